@@ -375,9 +375,10 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
                    const char *const *fetches, size_t n_fetches,
                    struct stager_tensor *ret);
 
-/* With a device, and smart_stage_gpu in the pipeline, fetches that need no more of the
+/* With a device, and compute_device in the pipeline, fetches that need no more of the
  * graph than a GPU can do (docs/ops.md) come as tensors of the device, computed there;
- * where it cannot, or is slower (auto), computed here and copied. stager_run returns
+ * where it cannot, or is slower (auto), computed here and copied. With smart_stage_gpu
+ * alone those that only hand on a tensor of the boundary do. stager_run returns
  * before they are there, as stager_next does: what is enqueued on device_stream from then
  * on sees them, and what was enqueued there before the next stager_run may read them;
  * work elsewhere is ordered by `wait` and `event`, as stager_batch_wait and
@@ -390,7 +391,7 @@ int stager_run_wait(struct stager_stream *stream, void *device_stream);
 int stager_run_event(struct stager_stream *stream, void **ret);
 
 /* Where the last stager_run computed what a GPU can do, and why there, in words:
- * "cuda:0"; "host: smart_stage_gpu is off"; "host: cuda:0 failed: …"; with auto
+ * "cuda:0"; "host: compute_device is off"; "host: cuda:0 failed: …"; with auto
  * "measuring: turn 2 of 6, cuda:0", then "cuda:0: a step took 0.110 ms with cuda:0, 0.240
  * ms on the host" (of three turns each, its slowest and the host's fastest) or "host: …".
  * "" before the first run. Never NULL; valid until the next call. */

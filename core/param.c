@@ -144,7 +144,7 @@ static bool in_range(const struct stg_param *param, int64_t i)
 static int check_value(const struct stg_param *param, const struct stg_attr *attr,
                        const struct stg_value *value, struct stg_err *err)
 {
-    bool fits = true;
+    bool fits = true, is_on;
     switch (param->type) {
     case STG_PARAM_INT:
     case STG_PARAM_INTS:
@@ -155,7 +155,7 @@ static int check_value(const struct stg_param *param, const struct stg_attr *att
     case STG_PARAM_FLOAT:
         fits = value->kind == STG_VALUE_FLOAT || value->kind == STG_VALUE_INT;
         break;
-    case STG_PARAM_BOOL: fits = value->kind == STG_VALUE_BOOL; break;
+    case STG_PARAM_BOOL: fits = stg_value_switch(value, &is_on); break;
     case STG_PARAM_STRING:
     case STG_PARAM_STRINGS: fits = value->kind == STG_VALUE_STRING; break;
     case STG_PARAM_DTYPE:

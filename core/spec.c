@@ -31,6 +31,22 @@ const struct stg_attr *stg_attr_find(const struct stg_attr *attrs, size_t n,
     return NULL;
 }
 
+bool stg_value_switch(const struct stg_value *value, bool *ret)
+{
+    static const char *const words[] = {"off", "on", "false", "true"};
+    if (value->kind == STG_VALUE_BOOL) {
+        *ret = value->i != 0;
+        return true;
+    }
+    for (int i = 0; value->kind == STG_VALUE_STRING && i < 4; i++) {
+        if (strlen(words[i]) != value->s_bytes || strcmp(words[i], value->s) != 0)
+            continue;
+        *ret = i % 2 != 0;
+        return true;
+    }
+    return false;
+}
+
 static const struct stg_value *scalar(const struct stg_attr *attrs, size_t n,
                                       const char *name, enum stg_value_kind kind)
 {
@@ -61,7 +77,10 @@ bool stg_attr_bool(const struct stg_attr *attrs, size_t n, const char *name,
                    bool otherwise)
 {
     const struct stg_value *value = scalar(attrs, n, name, STG_VALUE_BOOL);
-    return value != NULL ? value->i != 0 : otherwise;
+    if (value == NULL)
+        value = scalar(attrs, n, name, STG_VALUE_STRING);
+    bool is_on = otherwise;
+    return value != NULL && stg_value_switch(value, &is_on) ? is_on : otherwise;
 }
 
 const char *stg_attr_string(const struct stg_attr *attrs, size_t n, const char *name,

@@ -151,8 +151,8 @@ struct stg_staged {
     bool use_thread_pool; /* use_stage_subgraph_thread_pool */
     uint32_t thread_pool_id;
     uint32_t stream_id;
-    enum stg_smart_stage smart_stage_gpu; /* what of stager_run is a device's */
-    uint64_t reconnect_grace_millis;      /* 0: a client that left is gone */
+    enum stg_smart_stage compute_device; /* what of stager_run is a device's */
+    uint64_t reconnect_grace_millis;     /* 0: a client that left is gone */
     bool keep_warm;
     const struct stg_attr
         *transfers; /* by feature: the dtype that crosses, half as wide */
@@ -171,6 +171,8 @@ struct stg_pipeline_spec {
     const char *const *targets;
     size_t n_targets;
     enum stg_smart_stage smart_stage;
+    bool smart_stage_is_default; /* it was not written */
+    bool smart_stage_gpu;  /* tensors that cross are for a device; smart_stage is ON */
     const char *container; /* NULL: it shares nothing */
     struct {
         const char *device;    /* where its clients share a copy; NULL: nowhere */
@@ -195,6 +197,9 @@ int64_t stg_attr_int(const struct stg_attr *attrs, size_t n, const char *name,
                      int64_t otherwise);
 double stg_attr_float(const struct stg_attr *attrs, size_t n, const char *name,
                       double otherwise);
+/* Reads true, false, and the words on, off, true and false. False: it is no switch. */
+bool stg_value_switch(const struct stg_value *value, bool *ret);
+/* A switch, as stg_value_switch reads it. */
 bool stg_attr_bool(const struct stg_attr *attrs, size_t n, const char *name,
                    bool otherwise);
 const char *stg_attr_string(const struct stg_attr *attrs, size_t n, const char *name,

@@ -564,10 +564,10 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "on_timeout %d is not known to this release", from->on_timeout);
     if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
-                                             from->smart_stage_gpu) == NULL)
+                                             from->compute_device) == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "smart_stage_gpu %d is not known to this release",
-                       from->smart_stage_gpu);
+                       "compute_device %d is not known to this release",
+                       from->compute_device);
     spec->staged = (struct stg_staged){
         .structure = "",
         .capacity = from->capacity,
@@ -586,7 +586,7 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         .use_thread_pool = from->use_stage_subgraph_thread_pool != 0,
         .thread_pool_id = from->stage_subgraph_thread_pool_id,
         .stream_id = from->stage_subgraph_stream_id,
-        .smart_stage_gpu = (enum stg_smart_stage)from->smart_stage_gpu,
+        .compute_device = (enum stg_smart_stage)from->compute_device,
         .reconnect_grace_millis = from->reconnect_grace_millis,
         .keep_warm = from->keep_warm != 0,
     };
@@ -610,6 +610,31 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
 
 /* ---- all of it ---- */
 
+/* smart_stage_gpu stages the largest set: a partition that is written must not differ. */
+static int smart_stage_convert(const Stager__Pipeline *message,
+                               struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    static const char *const modes[] = {"off", "on", "auto"};
+    if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
+                                             message->smart_stage) == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "smart_stage %d is not known to this release",
+                       message->smart_stage);
+    spec->smart_stage = (enum stg_smart_stage)message->smart_stage;
+    spec->smart_stage_is_default = !message->has_smart_stage;
+    spec->smart_stage_gpu = message->smart_stage_gpu != 0;
+    if (spec->smart_stage_is_default)
+        spec->smart_stage = spec->smart_stage_gpu    ? STG_SMART_STAGE_ON
+                            : message->n_targets > 0 ? STG_SMART_STAGE_AUTO
+                                                     : STG_SMART_STAGE_OFF;
+    if (!spec->smart_stage_gpu || spec->smart_stage == STG_SMART_STAGE_ON)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "smart_stage_gpu: on stages the largest set of nodes, and "
+                   "smart_stage: %s another: leave smart_stage out",
+                   modes[spec->smart_stage]);
+}
+
 int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
                         struct stg_err *err)
 {
@@ -621,14 +646,10 @@ int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spe
     }
     spec->targets = (const char *const *)message->targets;
     spec->n_targets = message->n_targets;
-    if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
-                                             message->smart_stage) == NULL)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "smart_stage %d is not known to this release",
-                       message->smart_stage);
-    spec->smart_stage = (enum stg_smart_stage)message->smart_stage;
     spec->n_steps = message->n_dataset;
-    int rc = steps_convert(message->dataset, message->n_dataset, &spec->bump,
+    int rc = smart_stage_convert(message, spec, err);
+    if (rc == 0)
+        rc = steps_convert(message->dataset, message->n_dataset, &spec->bump,
                            &spec->steps, err);
     if (rc == 0)
         rc = branches_convert(message, spec, err);
@@ -776,8 +797,8 @@ static Stager__Staged *staged_fill(const struct stg_staged *from, struct stg_bum
     to->start_timeout_millis = from->start_timeout_millis;
     to->has_stage_subgraph_stream_id = from->stream_id != 0;
     to->stage_subgraph_stream_id = from->stream_id;
-    to->has_smart_stage_gpu = from->smart_stage_gpu != STG_SMART_STAGE_OFF;
-    to->smart_stage_gpu = (Stager__SmartStage)from->smart_stage_gpu;
+    to->has_compute_device = from->compute_device != STG_SMART_STAGE_OFF;
+    to->compute_device = (Stager__SmartStage)from->compute_device;
     if (from->n_transfers > 0) {
         to->transfer_dtypes = values_fill(from->transfers, from->n_transfers, bump);
         if (to->transfer_dtypes == NULL)
@@ -809,6 +830,7 @@ Stager__Pipeline *stg_convert_from_spec(const struct stg_pipeline_spec *spec,
         if (node_fill(&spec->nodes[to->n_graph], bump, &nodes[to->n_graph]) < 0)
             return NULL;
     }
+    to->has_smart_stage_gpu = to->smart_stage_gpu = spec->smart_stage_gpu;
     to->staged = staged_fill(&spec->staged, bump);
     return to->staged != NULL ? to : NULL;
 }

@@ -188,27 +188,45 @@ static int number_read(struct stg_reader *r, const struct target *t)
     return 0;
 }
 
-static int bool_read(struct stg_reader *r, const struct target *t)
+/* JSON has no `on` but the string. */
+static bool is_switch(const struct stg_text_node *node, bool *ret)
 {
     struct stg_value value = {0};
-    if (t->node->kind != STG_TEXT_SCALAR || !stg_text_value(t->node, &value) ||
-        value.kind != STG_VALUE_BOOL)
+    return node->kind == STG_TEXT_SCALAR && stg_text_value(node, &value) &&
+           stg_value_switch(&value, ret);
+}
+
+static int bool_read(struct stg_reader *r, const struct target *t)
+{
+    bool is_on;
+    if (!is_switch(t->node, &is_on))
         return stg_read_fail_found(r, t->node, "true or false");
-    *(protobuf_c_boolean *)t->value = value.i != 0;
+    *(protobuf_c_boolean *)t->value = is_on;
     return 0;
+}
+
+/* A word of the type; `true` and `false` stand for `on` and `off`. */
+static const ProtobufCEnumValue *enum_value(const ProtobufCEnumDescriptor *type,
+                                            const struct stg_text_node *node)
+{
+    bool is_on;
+    if (node->kind != STG_TEXT_SCALAR || strlen(node->s) != node->s_bytes)
+        return NULL;
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value_by_name(type, node->s);
+    if (value == NULL && is_switch(node, &is_on))
+        value = protobuf_c_enum_descriptor_get_value_by_name(type, is_on ? "on" : "off");
+    return value;
 }
 
 static int enum_read(struct stg_reader *r, const struct target *t)
 {
     const ProtobufCEnumDescriptor *type = t->field->descriptor;
     const struct stg_text_node *node = t->node;
-    if (node->kind == STG_TEXT_SCALAR) {
-        const ProtobufCEnumValue *value =
-            protobuf_c_enum_descriptor_get_value_by_name(type, node->s);
-        if (value != NULL && strlen(node->s) == node->s_bytes) {
-            *(int *)t->value = value->value;
-            return 0;
-        }
+    const ProtobufCEnumValue *value = enum_value(type, node);
+    if (value != NULL) {
+        *(int *)t->value = value->value;
+        return 0;
     }
     char choices[256] = "";
     const char *names[MAX_FIELDS];

@@ -91,8 +91,8 @@ bool stg_read_auto_of(const ProtobufCFieldDescriptor *field,
 const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
                                  const ProtobufCMessageDescriptor *type, const char *s);
 
-/* Does a key that the message has not belong to another place of the file, or is it
- * tf.data's name of a step? What to say of it. */
+/* Does an unknown key of the message belong to another place of the file, or is it a name
+ * of tf.data's or DeepRec's? What to say of it. */
 bool stg_read_elsewhere(const ProtobufCMessageDescriptor *type, const char *key,
                         char *ret, size_t bytes);
 

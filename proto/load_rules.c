@@ -186,6 +186,47 @@ static const char *our_step(const char *theirs)
     return NULL;
 }
 
+/* What DeepRec calls our keys, without "tf." and "tf.train." before them. */
+static const struct {
+    const char *theirs, *hint;
+} deeprec[] = {
+    {"staged", "is the mapping \"staged\" of a pipeline"},
+    {"make_prefetch_hook",
+     "is not needed: stagerd runs the stage, and trainers open it by its name"},
+    {"mark_target_node",
+     "is the key \"targets\" of a pipeline: a list of names of nodes"},
+    {"target_nodes_or_tensors",
+     "is the key \"targets\" of a pipeline: a list of names of nodes"},
+    {"do_smart_stage",
+     "is the key \"smart_stage\" of a pipeline: on, or auto, which measures"},
+    {"do_smart_stage_gpu", "is the key \"smart_stage_gpu\" of a pipeline: on"},
+    {"stage_subgraph_on_cpu",
+     "is the key \"smart_stage_gpu\" of a pipeline: stagerd always computes on the CPU"},
+    {"SmartStageOptions",
+     "is the key \"smart_stage\" of a pipeline, and the options are keys of \"staged\""},
+    {"session_stage_subgraph_thread_pool", "is \"thread_pools\" in stagerd.yaml"},
+    {"use_multi_stream", "stands below \"gpu\" in stagerd.yaml"},
+    {"multi_stream_num", "stands below \"gpu\" in stagerd.yaml"},
+    {"stage_multi_stream", "stands below \"gpu\" in stagerd.yaml"},
+    {"prefetch_join", "is \"interleave\" of the dataset here, or several branches"},
+};
+
+static const char *after(const char *s, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(s, prefix, n) == 0 ? s + n : s;
+}
+
+static const char *deeprec_hint(const char *key)
+{
+    const char *name = after(after(key, "tf."), "train.");
+    for (size_t i = 0; i < sizeof(deeprec) / sizeof(deeprec[0]); i++) {
+        if (strcmp(deeprec[i].theirs, name) == 0)
+            return deeprec[i].hint;
+    }
+    return NULL;
+}
+
 static const char *place_of(const ProtobufCMessageDescriptor *type, const char *key)
 {
     if (type == &stager__pipeline__descriptor) {
@@ -205,9 +246,10 @@ bool stg_read_elsewhere(const ProtobufCMessageDescriptor *type, const char *key,
 {
     const char *place = place_of(type, key);
     const char *step = type == &stager__step__descriptor ? our_step(key) : NULL;
-    if (place != NULL)
-        snprintf(ret, bytes, "\"%s\" %s", key, place);
+    const char *hint = place != NULL ? place : deeprec_hint(key);
+    if (step == NULL && hint != NULL)
+        snprintf(ret, bytes, "\"%s\" %s", key, hint);
     else if (step != NULL)
         snprintf(ret, bytes, "\"%s\" is called \"%s\" here", key, step);
-    return place != NULL || step != NULL;
+    return step != NULL || hint != NULL;
 }

@@ -152,7 +152,8 @@ struct stg_pipeline_status {
     uint64_t dropped_rows;     /* in the batches that `dropped` counts */
     uint64_t ignored_elements; /* by the steps ignore_errors: they never became items */
     const char *on_timeout;
-    const char *container; /* what those that name it hold together */
+    const char *thread_pool; /* that it runs on; "": its own threads */
+    const char *container;   /* what those that name it hold together */
     uint32_t container_tables, container_caches;
     uint64_t container_bytes;
     const char *py_function; /* "module:name"; "": there is none */

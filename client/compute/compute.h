@@ -11,7 +11,7 @@
 #include "core/device.h"
 #include "core/spec.h"
 
-#define STG_COMPUTE_ABI 8u
+#define STG_COMPUTE_ABI 9u
 #define STG_COMPUTE_SYMBOL "stager_compute"
 #define STG_COMPUTE_LIBRARY "libstager-compute.so"
 
@@ -54,6 +54,7 @@ struct stg_compute_device {
     struct stg_stream *stream;  /* where they run; batches are copied there before */
     struct stg_stream *trainer; /* where what they give is read; may be the same */
     bool is_auto;               /* only where that measures faster */
+    bool forwards;              /* computes nothing: tensors of the boundary alone */
 };
 
 /* Of one run, where there is a device. */

@@ -15,14 +15,16 @@ static int no_memory(struct stg_err *err)
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static int can_launch(const struct stg_graph *graph, struct stg_resources *resources,
-                      const char *fetch, bool *ret, struct stg_err *err)
+static int can_launch(const struct stg_on_device *half, const struct stg_graph *graph,
+                      struct stg_resources *resources, const char *fetch, bool *ret,
+                      struct stg_err *err)
 {
     struct stg_run *run;
     int rc = stg_run_create_compute(graph, resources, &fetch, 1, &run, err);
     if (rc < 0)
         return rc;
-    *ret = stg_run_launches(run);
+    *ret = stg_place_where(half->place)->forwards ? stg_run_forwards(run)
+                                                  : stg_run_launches(run);
     stg_run_destroy(run);
     return 0;
 }
@@ -34,7 +36,7 @@ static int sort_fetches(struct stg_on_device *half, const struct stg_graph *grap
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         bool can = false;
-        rc = can_launch(graph, resources, fetches[i], &can, err);
+        rc = can_launch(half, graph, resources, fetches[i], &can, err);
         if (can)
             half->there[half->n_there++] = i;
         else

@@ -386,16 +386,56 @@ static PyObject *show_result(struct stg_py_stream *self,
                           : NULL;
 }
 
-static PyObject *run_fetches(struct stg_py_stream *self, struct stg_py_lease *lease,
-                             const char **fetches, size_t n)
+/* What one stager_run_fed is asked for. */
+struct run_wish {
+    struct stg_py_lease *lease; /* NULL: no batch */
+    const char **fetches;
+    uint32_t n_fetches;
+    struct stager_tensor *feeds;
+    Py_ssize_t n_feeds;
+};
+
+/* A tuple of (name, dtype, shape, data, offsets); what they point to stays the tuple's.
+ */
+static int read_feed(PyObject *fed, struct stager_tensor *ret)
 {
+    PyObject *shape, *data, *offsets;
+    if (!PyTuple_Check(fed) ||
+        !PyArg_ParseTuple(fed, "siO!O!O!", &ret->name, &ret->dtype, &PyTuple_Type, &shape,
+                          &PyBytes_Type, &data, &PyBytes_Type, &offsets))
+        return -1;
+    Py_buffer bytes = {.buf = PyBytes_AsString(data), .len = PyBytes_Size(data)};
+    Py_buffer places = {.buf = PyBytes_AsString(offsets)};
+    return fill_value(shape, &bytes, &places, ret);
+}
+
+static int read_feeds(PyObject *feeds, struct run_wish *ret)
+{
+    ret->n_feeds = PyTuple_Size(feeds);
+    ret->feeds = PyMem_Calloc((size_t)ret->n_feeds + 1, sizeof(*ret->feeds));
+    if (ret->feeds == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < ret->n_feeds; i++) {
+        if (read_feed(PyTuple_GetItem(feeds, i), &ret->feeds[i]) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *run_fetches(struct stg_py_stream *self, const struct run_wish *wish)
+{
+    size_t n = wish->n_fetches;
     struct stager_tensor *results = PyMem_Calloc(n + 1, sizeof(*results));
     if (results == NULL)
         return PyErr_NoMemory();
     struct stg_py_wait wait;
-    Py_INCREF((PyObject *)lease);
+    Py_XINCREF((PyObject *)wish->lease);
     busy_begin(self, &wait);
-    int rc = stager_run(self->stream, lease->held->batch, fetches, n, results);
+    int rc = stager_run_fed(
+        self->stream, wish->lease != NULL ? wish->lease->held->batch : NULL, wish->feeds,
+        (size_t)wish->n_feeds, wish->fetches, n, results);
     busy_end(self, &wait);
     PyObject *list = NULL;
     if (rc < 0)
@@ -412,14 +452,14 @@ static PyObject *run_fetches(struct stg_py_stream *self, struct stg_py_lease *le
             PyList_SetItem(list, (Py_ssize_t)i, result);
     }
     Py_XDECREF(there);
-    Py_DECREF((PyObject *)lease);
+    Py_XDECREF((PyObject *)wish->lease);
     PyMem_Free(results);
     return list;
 }
 
 static bool check_lease(struct stg_py_stream *self, const struct stg_py_lease *lease)
 {
-    if (lease->held != NULL && lease->stream == self)
+    if (lease == NULL || (lease->held != NULL && lease->stream == self))
         return true;
     stg_py_raise(self->state, STAGER_FAILED_PRECONDITION,
                  lease->held == NULL ? "the batch was released"
@@ -430,18 +470,24 @@ static bool check_lease(struct stg_py_stream *self, const struct stg_py_lease *l
 static PyObject *stream_run(PyObject *object, PyObject *args)
 {
     struct stg_py_stream *self = (struct stg_py_stream *)object;
-    PyObject *lease, *names;
-    if (!PyArg_ParseTuple(args, "O!O!", self->state->lease_type, &lease, &PyTuple_Type,
-                          &names))
+    PyObject *lease, *names, *feeds, *list = NULL;
+    if (!PyArg_ParseTuple(args, "OO!O!", &lease, &PyTuple_Type, &names, &PyTuple_Type,
+                          &feeds))
         return NULL;
-    if (!enter(self) || !check_lease(self, (struct stg_py_lease *)lease))
+    struct run_wish wish = {0};
+    if (lease != Py_None &&
+        !PyObject_TypeCheck(lease, (PyTypeObject *)self->state->lease_type)) {
+        PyErr_SetString(PyExc_TypeError, "run takes a lease, or None");
         return NULL;
-    const char **fetches;
-    uint32_t n;
-    if (!read_names(names, &fetches, &n))
+    }
+    wish.lease = lease != Py_None ? (struct stg_py_lease *)lease : NULL;
+    if (!enter(self) || !check_lease(self, wish.lease) ||
+        !read_names(names, &wish.fetches, &wish.n_fetches))
         return NULL;
-    PyObject *list = run_fetches(self, (struct stg_py_lease *)lease, fetches, n);
-    PyMem_Free(fetches);
+    if (read_feeds(feeds, &wish) == 0)
+        list = run_fetches(self, &wish);
+    PyMem_Free(wish.feeds);
+    PyMem_Free(wish.fetches);
     return list;
 }
 
@@ -545,7 +591,7 @@ static PyMethodDef methods[] = {
     {"rewind", stream_rewind, METH_NOARGS, "Asks for the next pass."},
     {"feed", stream_feed, METH_VARARGS,
      "feed(name, dtype, shape, data, offsets) -> feed_version"},
-    {"run", stream_run, METH_VARARGS, "run(lease, fetches) -> list of Tensor"},
+    {"run", stream_run, METH_VARARGS, "run(lease, fetches, feeds) -> list of Tensor"},
     {"info", stream_info, METH_NOARGS, "Its counters, as a dict."},
     {"run_where", stream_run_where, METH_NOARGS, "Where it ran last, and why."},
     {"held", stream_held, METH_NOARGS, "Numbers of the batches in hand."},

@@ -112,17 +112,18 @@ static int make_room(struct stg_computer *computer, const struct stager_stream *
 static int use_device(const struct stager_stream *stream, struct stg_computer *computer,
                       struct stg_err *err)
 {
-    enum stg_smart_stage how = stream->spec->staged.smart_stage_gpu;
+    enum stg_smart_stage how = stream->spec->staged.compute_device;
     if (stream->copier == NULL)
         computer->why_host = "the stream was opened without a device";
-    else if (how == STG_SMART_STAGE_OFF)
-        computer->why_host = "smart_stage_gpu is off";
+    else if (how == STG_SMART_STAGE_OFF && !stream->spec->smart_stage_gpu)
+        computer->why_host = "compute_device is off";
     else if (!stg_copier_where(stream->copier, &computer->where))
         computer->why_host = "nothing but copies runs on the device";
     if (computer->why_host != NULL)
         return 0;
     computer->has_device = true;
     computer->where.is_auto = how == STG_SMART_STAGE_AUTO;
+    computer->where.forwards = how == STG_SMART_STAGE_OFF;
     return computer->table->use_device(computer->graph, &computer->where, err);
 }
 

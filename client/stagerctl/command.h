@@ -29,6 +29,7 @@ struct stg_ctl_options {
     const char *output; /* trace; NULL: the default */
     bool text;
     const char *token_file;
+    const char *key;        /* cache rm; NULL: of all entries */
     bool has_if_generation; /* apply, delete */
     uint64_t if_generation;
 };
@@ -41,6 +42,8 @@ int stg_ctl_status(const struct stg_ctl_options *options);
 int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
+int stg_ctl_cache_list(const struct stg_ctl_options *options);
+int stg_ctl_cache_rm(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);
 int stg_ctl_trace(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);

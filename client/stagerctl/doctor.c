@@ -10,8 +10,8 @@
 
 struct findings {
     bool has_daemon;
-    char daemon[STG_ERR_TEXT_BYTES]; /* what it is, or why there is none */
-    char cuda[256];                  /* what it says of CUDA */
+    char daemon[STG_ERR_TEXT_BYTES];   /* what it is, or why there is none */
+    char cuda[2 * STG_ERR_TEXT_BYTES]; /* what it says of CUDA */
     uint32_t n_gpus;
     char no_gpu[STG_ERR_TEXT_BYTES];
     struct stager_gpu_info gpus[MAX_GPUS];

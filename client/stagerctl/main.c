@@ -58,6 +58,13 @@ static const struct command commands[] = {
      "the\n"
      "  time went, instead or too. Control-C ends it early.",
      stg_ctl_trace},
+    {"cache list", ARGUMENT_ONE, "PATH", "",
+     "The entries of a step `cache: {filename: PATH}`, one for each content of the steps "
+     "and\n  files before it, the last read first. stagerd is not asked.",
+     stg_ctl_cache_list},
+    {"cache rm", ARGUMENT_ONE, "PATH [--key KEY]", "k",
+     "Removes that entry of a step `cache: {filename: PATH}`, or all of them.",
+     stg_ctl_cache_rm},
     {"token", ARGUMENT_NONE, "", "",
      "Prints a token for the gate, valid for an hour: what stagerctl --gate and "
      "programs in\n"
@@ -164,6 +171,7 @@ static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
     {"text", no_argument, NULL, 'x'},
     {"if-generation", required_argument, NULL, 'i'},
+    {"key", required_argument, NULL, 'k'},
     {NULL, 0, NULL, 0},
 };
 
@@ -189,6 +197,8 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
             ret->token_file = optarg;
         if (letter == 'o')
             ret->output = optarg;
+        if (letter == 'k')
+            ret->key = optarg;
         if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||
             (letter == 'c' && read_number("--count", optarg, &ret->count) != 0) ||
             (letter == 's' && read_number("--seconds", optarg, &ret->seconds) != 0))
@@ -236,16 +246,27 @@ static int check_arguments(const struct command *command, int argc, char **argv,
     return 0;
 }
 
+/* "cache list" is one command in two words: they become one argument. */
+static void join_words(int argc, char **argv, char *joined, size_t bytes)
+{
+    if (optind + 1 >= argc || strcmp(argv[optind], "cache") != 0)
+        return;
+    snprintf(joined, bytes, "cache %s", argv[optind + 1]);
+    if (find_command(joined) != NULL)
+        argv[++optind] = joined;
+}
+
 int main(int argc, char **argv)
 {
     stg_log_fill_standard();
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         argv[1] += 2;
     struct stg_ctl_options options = {0};
-    char seen[32] = "";
+    char seen[32] = "", joined[64];
     int status = read_options(argc, argv, &options, seen);
     if (status != 0)
         return status;
+    join_words(argc, argv, joined, sizeof(joined));
     bool wants_help = strchr(seen, 'h') != NULL;
     const char *name = optind < argc ? argv[optind] : NULL;
     if (name == NULL || strcmp(name, "help") == 0) {

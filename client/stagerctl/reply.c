@@ -271,6 +271,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
     stg_json_put_string(json, "state", text_or(status->state, ""));
     stg_json_put_string(json, "delivery", text_or(status->delivery, ""));
     stg_json_put_string(json, "on_timeout", text_or(status->on_timeout, ""));
+    stg_json_put_string(json, "thread_pool", text_or(status->thread_pool, ""));
     stg_json_put_string(json, "container", text_or(status->container, ""));
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
         stg_json_put_uint(json, counters[i].name, counter_of(status, &counters[i]));

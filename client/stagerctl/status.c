@@ -157,6 +157,8 @@ static void print_pipeline(const struct stg_pipeline_status *s)
                stg_ctl_bytes(s->container_bytes, used, sizeof(used)));
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
+    if (text_or(s->thread_pool, "")[0] != '\0')
+        printf("  pool       %s\n", s->thread_pool);
     print_tuned(s);
     if (text_or(s->py_function, "")[0] != '\0')
         printf("  function   %s: %u worker%s, %" PRIu64 " calls, %" PRIu64

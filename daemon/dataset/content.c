@@ -94,6 +94,7 @@ static void mix_iter(struct sum *sum, const struct stg_iter *iter)
 
 /* ---- files ---- */
 
+/* 1: its version is unknown. */
 static int mix_file(const struct stg_dataset *dataset, const char *file, struct sum *sum,
                     struct stg_err *err)
 {
@@ -116,20 +117,39 @@ static int mix_file(const struct stg_dataset *dataset, const char *file, struct 
     return rc;
 }
 
-int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
-                   struct stg_err *err)
+/* by_name: what a file is called does, where its version is unknown. */
+static int content_by(const uint64_t *key, const struct stg_iter *iter, bool by_name,
+                      struct stg_content *ret, struct stg_err *err)
 {
     const struct stg_dataset *dataset = iter->dataset;
-    const uint64_t *key = stg_container_key(dataset->env.container);
     struct sum steps = {key, dataset->vocabularies}, files = {key, dataset->n_files};
     mix_iter(&steps, iter);
     for (uint32_t i = 0; i < dataset->n_files; i++) {
+        const char *file = stg_dataset_file(dataset, i);
         int rc = stg_iter_stopped(iter, err);
         if (rc == 0)
-            rc = mix_file(dataset, stg_dataset_file(dataset, i), &files, err);
+            rc = mix_file(dataset, file, &files, err);
+        if (rc == 1 && by_name) {
+            mix_string(&files, file);
+            rc = 0;
+        }
         if (rc != 0)
             return rc;
     }
     *ret = (struct stg_content){.steps = steps.value, .files = files.value};
     return 0;
+}
+
+int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
+                   struct stg_err *err)
+{
+    return content_by(stg_container_key(iter->dataset->env.container), iter, false, ret,
+                      err);
+}
+
+int stg_content_lasting(const struct stg_iter *iter, struct stg_content *ret,
+                        struct stg_err *err)
+{
+    static const uint64_t key[2] = {0x7374616765722d63ull, 0x616368652d6b6579ull};
+    return content_by(key, iter, true, ret, err);
 }

@@ -15,4 +15,9 @@
 int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
                    struct stg_err *err);
 
+/* The same, by a key that outlives the daemon: what it says may be kept on a disk. A file
+ * whose version is unknown counts by its name. */
+int stg_content_lasting(const struct stg_iter *iter, struct stg_content *ret,
+                        struct stg_err *err);
+
 #endif

@@ -66,8 +66,9 @@ struct stg_dataset_env {
                               limit */
     const struct stg_fund *fund; /* where they come from, as they are needed; or NULL */
     const struct stg_adviser
-        *adviser;                    /* of what to raise where they do not do; or NULL */
-    const _Atomic int *stopped;      /* not 0: next returns CANCELLED soon */
+        *adviser;               /* of what to raise where they do not do; or NULL */
+    uint32_t ignored_codes;     /* STG_CODE_BIT: a file with such an error is skipped */
+    const _Atomic int *stopped; /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */
     struct stg_tuning *tuning;     /* what `auto` found in passes before; NULL: nothing */
     struct stg_activity *activity; /* gets step and file; or NULL */

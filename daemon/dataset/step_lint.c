@@ -4,9 +4,13 @@
 #include <string.h>
 
 #include "daemon/dataset/func.h"
+#include "daemon/host/cpus.h"
 
 /* An element that a map made is large when nothing is known of what it was made of. */
 #define LARGE_BYTES 65536
+
+/* Calls of a map for each CPU, from which on more of them only take memory. */
+#define MANY_CALLS 4
 
 struct look {
     const struct stg_step *steps;
@@ -34,6 +38,11 @@ static bool is_repeat(const struct look *look, size_t i)
 static bool is_cache(const struct look *look, size_t i)
 {
     return is(look, i, "cache");
+}
+
+static bool is_prefetch(const struct look *look, size_t i)
+{
+    return is(look, i, "prefetch");
 }
 
 static bool is_take(const struct look *look, size_t i)
@@ -104,10 +113,30 @@ static double known_bytes(const struct stg_schema *schema, bool *ret_all)
     return bytes;
 }
 
+/* A decoded image is many times as large as the file. */
+static bool decodes_images(const struct stg_step *step)
+{
+    for (size_t i = 0; i < step->n_nodes; i++) {
+        if (strcmp(step->nodes[i].op, "decode_image") == 0 ||
+            strcmp(step->nodes[i].op, "decode_jpeg") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What it makes has dimensions that are not known. */
+static bool is_open(const struct stg_schema *schema)
+{
+    bool all;
+    return known_bytes(schema, &all) == 0;
+}
+
 static bool is_growing_map(const struct look *look, size_t i)
 {
     if (!is(look, i, "map") || look->schemas[i].n == 0)
         return false;
+    if (decodes_images(&look->steps[i]) && is_open(&look->schemas[i]))
+        return true;
     bool all, ignored;
     double from = known_bytes(&look->schemas[i - 1], &all);
     double to = known_bytes(&look->schemas[i], &ignored);
@@ -120,7 +149,7 @@ static bool is_growing_map(const struct look *look, size_t i)
 static const struct rule {
     bool (*first)(const struct look *look, size_t i);
     bool (*then)(const struct look *look, size_t i);
-    bool next; /* right behind it */
+    bool near; /* with no step between them but those that only pass elements on */
     const char *text;
 } rules[] = {
     {is_repeat, is_shuffle, false,
@@ -129,6 +158,9 @@ static const struct rule {
     {is_growing_map, is_shuffle, false,
      "the buffer of shuffle holds what map makes, which is larger than what it is made "
      "of: put shuffle before map"},
+    {is_growing_map, is_prefetch, false,
+     "the buffer of prefetch holds what map makes, which is larger than what it is made "
+     "of: put prefetch before map"},
     {is_growing_map, is_cache, false,
      "the cache holds what map makes, which is larger than what it is made of: put cache "
      "before map unless the work of map is the dearer"},
@@ -153,9 +185,9 @@ static const struct rule {
      "an element in error costs its batch: put ignore_errors before the batches are "
      "made"},
     {is_cheap_map, is_batch, true,
-     "every op of this map is elementwise: as nodes of the pipeline's `graph:` they run "
-     "on whole batches, on all num_threads, and write where trainers read (an element in "
-     "error then costs its batch)"},
+     "every op of this map is elementwise: behind batch it runs once for each batch; as "
+     "nodes of the pipeline's `graph:` also on all num_threads, and it writes where "
+     "trainers read (an element in error then costs its batch)"},
 };
 
 /* A batch that is taken apart again is none. */
@@ -169,6 +201,22 @@ static bool is_undone(const struct look *look, const struct rule *rule, size_t i
     return false;
 }
 
+/* Passes elements on as they are, in whatever order. */
+static bool passes_on(const struct look *look, size_t i)
+{
+    return is_shuffle(look, i) || is_repeat(look, i) || is_prefetch(look, i) ||
+           is_take(look, i) || is(look, i, "skip");
+}
+
+static bool are_near(const struct look *look, size_t i, size_t then)
+{
+    for (size_t k = i + 1; k < then; k++) {
+        if (!passes_on(look, k))
+            return false;
+    }
+    return true;
+}
+
 /* The first two steps that the rule is about. */
 static bool find(const struct look *look, const struct rule *rule, size_t *ret_first,
                  size_t *ret_then)
@@ -176,9 +224,9 @@ static bool find(const struct look *look, const struct rule *rule, size_t *ret_f
     for (size_t i = 1; i < look->n; i++) {
         if (!rule->first(look, i))
             continue;
-        size_t end = rule->next && i + 2 < look->n ? i + 2 : look->n;
-        for (size_t k = i + 1; k < end; k++) {
-            if (!rule->then(look, k) || is_undone(look, rule, i, k))
+        for (size_t k = i + 1; k < look->n; k++) {
+            if (!rule->then(look, k) || is_undone(look, rule, i, k) ||
+                (rule->near && !are_near(look, i, k)))
                 continue;
             *ret_first = i;
             *ret_then = k;
@@ -186,6 +234,41 @@ static bool find(const struct look *look, const struct rule *rule, size_t *ret_f
         }
     }
     return false;
+}
+
+/* All steps by name, `then` right before `first`, or `first` right behind `then`. */
+static const char *better_order(const struct look *look, size_t first, size_t then,
+                                bool first_moves, struct stg_bump *bump)
+{
+    const char *text = "";
+    for (size_t k = 0; text != NULL && k < look->n; k++) {
+        size_t i = k;
+        if (first_moves && k >= first && k <= then)
+            i = k == then ? first : k + 1;
+        else if (k >= first && k <= then)
+            i = k == first ? then : k - 1;
+        text =
+            stg_bump_printf(bump, "%s%s%s", text, k > 0 ? ", " : "", look->steps[i].name);
+    }
+    return text;
+}
+
+/* Far more calls at once than there are CPUs. */
+static const char *say_calls(const struct look *look, struct stg_bump *bump)
+{
+    unsigned n_cpus = stg_cpus_whole();
+    for (size_t i = 1; i < look->n; i++) {
+        const struct stg_step *step = &look->steps[i];
+        int64_t n = stg_attr_int(step->attrs, step->n_attrs, "num_parallel_calls", 0);
+        if (is_map(look, i) && n > (int64_t)n_cpus * MANY_CALLS)
+            return stg_bump_printf(
+                bump,
+                "step %s (line %d): num_parallel_calls %lld is far above the %u CPUs "
+                "that stagerd may use: more calls than CPUs wait for one another, and "
+                "hold memory; num_parallel_calls: auto finds the number",
+                step->name, step->line, (long long)n, n_cpus);
+    }
+    return NULL;
 }
 
 /* A map that works on one element after the other, where several threads could. */
@@ -249,6 +332,21 @@ static void infer(struct look *look, struct stg_bump *bump)
     }
 }
 
+static const char *say_rule(const struct look *look, const struct rule *rule,
+                            struct stg_bump *bump)
+{
+    size_t first, then;
+    if (!find(look, rule, &first, &then))
+        return NULL;
+    const char *better = better_order(look, first, then, rule->near, bump);
+    if (better == NULL)
+        return NULL;
+    return stg_bump_printf(bump, "step %s (line %d) before %s (line %d): %s; better: %s",
+                           look->steps[first].name, look->steps[first].line,
+                           look->steps[then].name, look->steps[then].line, rule->text,
+                           better);
+}
+
 size_t stg_step_lint(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                      const char **ret, size_t n)
 {
@@ -259,21 +357,16 @@ size_t stg_step_lint(const struct stg_pipeline_spec *spec, struct stg_bump *bump
     infer(&look, bump);
     size_t n_lines = 0;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && n_lines < n; i++) {
-        size_t first, then;
-        const char *line = NULL;
-        if (find(&look, &rules[i], &first, &then))
-            line = stg_bump_printf(bump, "step %s (line %d) before %s (line %d): %s",
-                                   look.steps[first].name, look.steps[first].line,
-                                   look.steps[then].name, look.steps[then].line,
-                                   rules[i].text);
+        const char *line = say_rule(&look, &rules[i], bump);
         if (line != NULL)
             ret[n_lines++] = line;
     }
-    const char *parallel = n_lines < n ? say_parallel(&look, bump) : NULL;
-    if (parallel != NULL)
-        ret[n_lines++] = parallel;
-    const char *interleave = n_lines < n ? say_interleave(&look, bump) : NULL;
-    if (interleave != NULL)
-        ret[n_lines++] = interleave;
+    static const char *(*const others[])(const struct look *, struct stg_bump *) = {
+        say_parallel, say_calls, say_interleave};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && n_lines < n; i++) {
+        const char *line = others[i](&look, bump);
+        if (line != NULL)
+            ret[n_lines++] = line;
+    }
     return n_lines;
 }

@@ -478,6 +478,11 @@ struct stg_pool *stg_pools_get(struct stg_pools *pools, size_t i)
     return pools != NULL && i < pools->n ? &pools->pools[i] : NULL;
 }
 
+const char *stg_pool_name(const struct stg_pool *pool)
+{
+    return pool->spec->global_name;
+}
+
 int stg_pool_check_id(uint32_t id, const struct stg_thread_pool_spec *specs, size_t n,
                       struct stg_err *err)
 {

@@ -83,6 +83,9 @@ int stg_cpu_list_parse(const char *text, cpu_set_t *ret, struct stg_err *err);
 /* The set as such a list. Returns buf. */
 const char *stg_cpu_list_text(const cpu_set_t *set, char *buf, size_t bytes);
 
+/* Its global_name. */
+const char *stg_pool_name(const struct stg_pool *pool);
+
 /* Is pool `id` one of these? INVALID_ARGUMENT with the range and the pools' names. */
 int stg_pool_check_id(uint32_t id, const struct stg_thread_pool_spec *specs, size_t n,
                       struct stg_err *err);

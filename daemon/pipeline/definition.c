@@ -337,6 +337,23 @@ static void advise_on_order(struct advice *advice)
                "in the order in which they are ready, which differs from run to run");
 }
 
+static void advise_on_stream(struct advice *advice, const struct stg_pipeline_spec *spec)
+{
+    const struct stg_staged *staged = &spec->staged;
+    if (staged->stream_id != 0 && spec->gpu.device != NULL &&
+        staged->compute_device == STG_SMART_STAGE_OFF)
+        advise(advice,
+               "stage_subgraph_stream_id %u has no effect: with gpu, trainers on %s copy "
+               "no batches, and compute_device is off",
+               staged->stream_id, spec->gpu.device);
+    else if (staged->stream_id != 0)
+        advise(advice,
+               "stage_subgraph_stream_id %u is the stream of a GPU on which a trainer "
+               "copies its batches: it has no effect for trainers that open the pipeline "
+               "without a device, nor on stagerd, which computes on the CPU",
+               staged->stream_id);
+}
+
 /* Keys that have no effect. */
 static void advise_on_keys(struct advice *advice)
 {
@@ -349,6 +366,7 @@ static void advise_on_keys(struct advice *advice)
     if (!staged->use_thread_pool && staged->thread_pool_id != 0)
         advise(advice, "stage_subgraph_thread_pool_id has no effect without "
                        "use_stage_subgraph_thread_pool: true");
+    advise_on_stream(advice, definition->spec);
     if ((staged->closed_codes & staged->ignored_codes) != 0)
         advise(advice, "a code in closed_exception_types and in ignored_exception_types "
                        "is a closed one");
@@ -386,10 +404,13 @@ static void advise_on_size(struct advice *advice)
                "the size of a batch is not known beforehand (strings, or shapes that "
                "vary): max_batch_bytes is the batches' part of the pipeline's memory "
                "over the number of extents; set staged.max_batch_bytes to choose");
-    if (spec->smart_stage != STG_SMART_STAGE_OFF &&
+    if ((spec->smart_stage_gpu ||
+         (spec->smart_stage != STG_SMART_STAGE_OFF && !spec->smart_stage_is_default)) &&
         !stg_partitions_may_move(definition->partitions))
-        advise(advice, "smart_stage has no effect: the targets depend on no node that "
-                       "may run before the boundary");
+        advise(advice,
+               "%s has no effect: the targets depend on no node that may run "
+               "before the boundary",
+               spec->smart_stage_gpu ? "smart_stage_gpu" : "smart_stage");
 }
 
 size_t stg_definition_advice(const struct stg_definition *definition,

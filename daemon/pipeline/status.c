@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/autotune/measure.h"
+#include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pyworker/work.h"
 
@@ -118,6 +119,8 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;
     show_container(pipeline->definition, ret);
+    if (instance != NULL && instance->config.pool != NULL)
+        ret->thread_pool = stg_pool_name(instance->config.pool);
     if (pipeline->workers != NULL)
         show_workers(pipeline->workers, ret);
 }

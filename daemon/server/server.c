@@ -436,7 +436,7 @@ static void look_for_cuda(struct stg_server *server)
     struct stg_err err = {0};
     int n = 0;
     if (stg_device_cuda(NULL, &device, &err) < 0 || device->count(&n, &err) < 0)
-        snprintf(server->cuda, sizeof(server->cuda), "unavailable: %.200s", err.text);
+        snprintf(server->cuda, sizeof(server->cuda), "unavailable: %s", err.text);
     else
         snprintf(server->cuda, sizeof(server->cuda), "%d device%s", n, n == 1 ? "" : "s");
 }

@@ -32,7 +32,7 @@ struct stg_server {
     struct stg_gate *gate;
     struct stg_reply_cache replies; /* replies to changes through the gate */
     uint64_t instance;
-    char cuda[256]; /* what there is, or why there is none */
+    char cuda[STG_ERR_TEXT_BYTES + 16]; /* what there is, or why there is none */
 
     struct stg_locks locks; /* of runtime_dir and state_dir */
     int listen_fd;

@@ -442,6 +442,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .fund = stg_stage_fund(stage, &fund),
         .adviser = &adviser,
         .trace = stage->config.trace,
+        .ignored_codes = stage->staged->ignored_codes,
         .stopped = &stage->stop.flag,
         .container = stage->config.container,
         .tuning = stage->observers.tune.log,

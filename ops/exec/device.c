@@ -73,6 +73,26 @@ bool stg_run_launches(const struct stg_run *run)
     return run->n_fetches > 0;
 }
 
+/* An op that gives the elements of its input, perhaps in another shape. */
+static bool step_forwards(const struct stg_run *run, const struct stg_run_step *step)
+{
+    const struct stg_graph_node *node = step->node;
+    return (node->op->flags & STG_OP_VIEWS) != 0 && node->n_inputs == 1 &&
+           node->outputs[0].dtype ==
+               stg_graph_component(run->graph, &node->inputs[0])->dtype;
+}
+
+bool stg_run_forwards(const struct stg_run *run)
+{
+    if (!stg_run_launches(run))
+        return false;
+    for (size_t s = 0; s < run->n_steps; s++) {
+        if (!step_forwards(run, &run->steps[s]))
+            return false;
+    }
+    return true;
+}
+
 /* ---- one node ---- */
 
 struct launch {

@@ -33,6 +33,9 @@ struct stg_run_device {
  * No when it writes a variable, or when a fetch is no node's output. */
 bool stg_run_launches(const struct stg_run *run);
 
+/* Does it launch, and do its nodes only hand on what is on the device already? */
+bool stg_run_forwards(const struct stg_run *run);
+
 /* How many nodes it runs. */
 size_t stg_run_n_nodes(const struct stg_run *run);
 

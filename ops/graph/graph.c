@@ -177,8 +177,8 @@ static int make_boundary(struct stg_graph *graph, struct stg_err *err)
 
     for (size_t i = 0; i < n; i++) {
         if (all) {
-            graph->features[i] =
-                (struct stg_ref){.kind = STG_REF_ELEMENT, .index = (uint32_t)i};
+            graph->features[i] = stg_graph_fed(
+                graph, (struct stg_ref){.kind = STG_REF_ELEMENT, .index = (uint32_t)i});
             narrow_feature(graph, i);
             graph->boundary.components[i] =
                 *stg_graph_component(graph, &graph->features[i]);

@@ -258,6 +258,15 @@ def version(daemon):
     assert seen["release"] in expect(daemon, 0, "", "version")
 
 
+def the_development_shell_finds_the_plugin(daemon):
+    """The shell of `meson devenv` looks for libstager-cuda.so where the build puts it."""
+    dump = subprocess.run(["meson", "devenv", "-C", daemon.build, "--dump"], capture_output=True, text=True, timeout=60 * SLOW,
+                          check=True).stdout
+    paths = re.search(r'^(?:export )?LD_LIBRARY_PATH="?([^"\n]*)', dump, re.M)
+    folders = [os.path.realpath(path) for path in paths.group(1).split(":")]
+    assert os.path.realpath(os.path.join(daemon.build, "cuda")) in folders, dump
+
+
 def a_closed_pipe_ends_cat(daemon):
     """`stagerctl cat … | head` must neither hang nor print for ever."""
     text = "name: endless\ndataset:\n  - range: {stop: 1000}\n  - repeat: {}\n  - batch: {batch_size: 10}\n"
@@ -401,7 +410,7 @@ def trainers_say_what_is_wrong(daemon):
 
 TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,
          explain_of_a_name_that_would_end_a_quotation, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
-         cat_of_a_bad_row, delete, version,
+         cat_of_a_bad_row, delete, version, the_development_shell_finds_the_plugin,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_not_reused,
          a_reload_takes_what_is_not_written_any_more, two_trainers_learn, the_first_program_prints_what_tensorflow_prints,
          the_first_program_prints_the_same_when_its_hash_is_run_ahead, five_models_score_as_numpy_does, a_narrow_feature_is_as_good_as_a_wide_one,

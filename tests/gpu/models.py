@@ -32,7 +32,7 @@ import toolkit  # noqa: E402
 SKIPPED = 77
 START_S, CELL_S = 90, 60  # to import torch and make a context; in addition to the time of a cell
 # {mode: smart_stage, None if all is staged; other settings of the pipeline}; DataLoader has none.
-PIPELINES = {"off": ("off", {}), "on": ("on", {}), "auto": ("auto", {}), "gpu": ("auto", {"smart_stage_gpu": "auto"}),
+PIPELINES = {"off": ("off", {}), "on": ("on", {}), "auto": ("auto", {}), "gpu": ("auto", {"compute_device": "auto"}),
              "staged": (None, {}), "shared": (None, {})}
 MODES = ["dataloader", "off", "on", "auto", "gpu", "staged"]
 TOGETHER = ["dataloader", "on", "staged", "shared"]  # for several trainers, and under MPS

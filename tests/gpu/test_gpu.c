@@ -265,7 +265,7 @@ static const char with_nodes[] =
     "  - {name: bucket, op: bucketize, input: [\"staged:x\"], boundaries: [8000, "
     "16000]}\n"
     "  - {name: twice, op: stack, input: [\"staged:x\", \"staged:x\"], axis: 1}\n"
-    "staged: {features: {x: x}, smart_stage_gpu: on, stage_subgraph_stream_id: 1}\n";
+    "staged: {features: {x: x}, compute_device: on, stage_subgraph_stream_id: 1}\n";
 
 /* Only the trainer's stream reads the results of each run, and the test does not wait for
  * it. */

@@ -374,6 +374,58 @@ static void null_is_as_if_not_written(void)
     stg_pipeline_spec_destroy(spec);
 }
 
+static void switches_are_true_and_on_and_false_and_off(void)
+{
+    static const struct {
+        const char *word;
+        bool is_on;
+    } rows[] = {{"true", true},     {"on", true},       {"\"on\"", true},
+                {"\"true\"", true}, {"True", true},     {"false", false},
+                {"off", false},     {"\"off\"", false}, {"\"false\"", false},
+                {"FALSE", false}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "dataset: [{range: {stop: 5}}, {batch: {batch_size: 1, drop_remainder: "
+                 "%s}}]\ngraph: [{name: n, op: x, v: %s}]\n"
+                 "staged: {redeliver: %s, compute_device: %s}\nsmart_stage: %s\n",
+                 rows[i].word, rows[i].word, rows[i].word, rows[i].word, rows[i].word);
+        struct stg_pipeline_spec *spec = load(text);
+        CHECK_INT(attr_of_step(spec, 1, "drop_remainder")->values[0].i, rows[i].is_on);
+        CHECK_INT(stg_attr_bool(spec->nodes[0].attrs, spec->nodes[0].n_attrs, "v",
+                                !rows[i].is_on),
+                  rows[i].is_on);
+        CHECK_INT(spec->staged.redeliver, rows[i].is_on);
+        CHECK_INT(spec->staged.compute_device, rows[i].is_on);
+        CHECK_INT(spec->smart_stage, rows[i].is_on);
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
+static void smart_stage_is_auto_where_there_are_targets(void)
+{
+    static const struct {
+        const char *text;
+        enum stg_smart_stage smart_stage;
+        bool is_default, gpu;
+    } rows[] = {
+        {STEPS, STG_SMART_STAGE_OFF, true, false},
+        {STEPS "targets: [a]\n", STG_SMART_STAGE_AUTO, true, false},
+        {STEPS "targets: [a]\nsmart_stage: off\n", STG_SMART_STAGE_OFF, false, false},
+        {STEPS "smart_stage: on\n", STG_SMART_STAGE_ON, false, false},
+        {STEPS "targets: [a]\nsmart_stage_gpu: on\n", STG_SMART_STAGE_ON, true, true},
+        {STEPS "smart_stage: true\nsmart_stage_gpu: true\n", STG_SMART_STAGE_ON, false,
+         true},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct stg_pipeline_spec *spec = load(rows[i].text);
+        CHECK_INT(spec->smart_stage, rows[i].smart_stage);
+        CHECK_INT(spec->smart_stage_is_default, rows[i].is_default);
+        CHECK_INT(spec->smart_stage_gpu, rows[i].gpu);
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
 static void nodes_may_be_written_by_name(void)
 {
     struct stg_pipeline_spec *list = load(
@@ -584,6 +636,8 @@ static const struct stg_test tests[] = {
     TEST(a_name_that_looks_like_a_number_is_a_string),
     TEST(one_value_is_a_list_of_one),
     TEST(null_is_as_if_not_written),
+    TEST(switches_are_true_and_on_and_false_and_off),
+    TEST(smart_stage_is_auto_where_there_are_targets),
     TEST(nodes_may_be_written_by_name),
     TEST(ranges_of_inputs_are_written_out),
     TEST(features_keep_their_structure),

@@ -143,10 +143,10 @@ static void an_unknown_key_suggests_the_nearest(void)
          "p:2:26: graph[0]: unknown key \"v w\"; known here: name, op, input"},
         {STEPS "zzzzzz: 1\n", "p:2:1: unknown key \"zzzzzz\"; known here: name, dataset, "
                               "graph, staged, targets, datasets, smart_stage, "
-                              "container, gpu"},
+                              "container, gpu, smart_stage_gpu"},
         {STEPS "<<: {a: b}\n", "p:2:1: unknown key \"<<\"; known here: name, dataset, "
                                "graph, staged, targets, datasets, smart_stage, "
-                               "container, gpu"},
+                               "container, gpu, smart_stage_gpu"},
         {"dataset: [{line: 3}]\n",
          "p:1:12: dataset[0]: unknown key \"line\"; known here: files, text_line, "
          "range, ..."},
@@ -170,6 +170,43 @@ static void a_misplaced_key_is_reported_with_its_proper_place(void)
          "p:2:1: \"shuffle\" is a step: an entry \"- \" of the list below \"dataset:\""},
         {"dataset:\n  - TFRecordDataset: {}\n",
          "p:2:5: dataset[0]: \"TFRecordDataset\" is called \"tfrecord\" here"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_name_of_deeprecs_is_answered_with_ours(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "do_smart_stage: true\n", "p:2:1: \"do_smart_stage\" is the key "
+                                         "\"smart_stage\" of a pipeline: on, or auto, "
+                                         "which measures"},
+        {STEPS "staged: {do_smart_stage_gpu: true}\n",
+         "p:2:10: staged: \"do_smart_stage_gpu\" is the key \"smart_stage_gpu\" of a "
+         "pipeline: on"},
+        {STEPS "tf.staged: {}\n",
+         "p:2:1: \"tf.staged\" is the mapping \"staged\" of a pipeline"},
+        {STEPS "staged: {tf.make_prefetch_hook: 1}\n",
+         "p:2:10: staged: \"tf.make_prefetch_hook\" is not needed: stagerd runs the "
+         "stage, and trainers open it by its name"},
+        {STEPS "tf.train.mark_target_node: [a]\n",
+         "p:2:1: \"tf.train.mark_target_node\" is the key \"targets\" of a pipeline: a "
+         "list of names of nodes"},
+        {STEPS "session_stage_subgraph_thread_pool: []\n",
+         "p:2:1: \"session_stage_subgraph_thread_pool\" is \"thread_pools\" in "
+         "stagerd.yaml"},
+    };
+    CHECK_CASES(cases);
+}
+
+static void a_partition_contradicts_smart_stage_gpu(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "smart_stage: auto\nsmart_stage_gpu: on\n",
+         "p: smart_stage_gpu: on stages the largest set of nodes, and smart_stage: auto "
+         "another: leave smart_stage out"},
+        {STEPS "smart_stage: off\nsmart_stage_gpu: on\n",
+         "p: smart_stage_gpu: on stages the largest set of nodes, and smart_stage: off "
+         "another: leave smart_stage out"},
     };
     CHECK_CASES(cases);
 }
@@ -554,6 +591,8 @@ static const struct stg_test tests[] = {
     TEST(the_error_for_a_text_of_another_shape_defines_pipelines),
     TEST(an_unknown_key_suggests_the_nearest),
     TEST(a_misplaced_key_is_reported_with_its_proper_place),
+    TEST(a_name_of_deeprecs_is_answered_with_ours),
+    TEST(a_partition_contradicts_smart_stage_gpu),
     TEST(exception_types_are_status_codes),
     TEST(the_error_for_a_wrong_type_names_the_actual_and_the_expected_type),
     TEST(the_error_for_a_number_out_of_range_names_the_range),

@@ -88,7 +88,7 @@ class OnAStandIn(case.Case):
         device = standin()
         twice = {"name": "twice", "op": "concat", "input": ["staged:value", "staged:value"], "axis": 0}
         name = self.apply(dataset=[{"range": {"stop": 20}}, {"batch": {"batch_size": 2}}], graph=[twice],
-                          staged={"features": {"value": "value"}, "smart_stage_gpu": "on"}, targets=["twice"])
+                          staged={"features": {"value": "value"}, "compute_device": "on"}, targets=["twice"])
         with stager.open(name, gpu="cuda:0") as stream:
             results = [stream.run(batch)[0] for batch in stream]
             if results[0].__dlpack_device__()[0] != CUDA:
@@ -106,7 +106,7 @@ class OnAStandIn(case.Case):
         graph = [{"name": "half", "op": "cast", "input": ["staged:value"], "dtype": "float32"},
                  {"name": "sum", "op": "reduce_sum", "input": ["staged:value"], "axis": 0}]
         name = self.apply(dataset=[{"range": {"stop": 10 ** 9}}, {"batch": {"batch_size": 8}}], graph=graph,
-                          staged={"features": {"value": "value"}, "smart_stage_gpu": "on"}, targets=["half", "sum"])
+                          staged={"features": {"value": "value"}, "compute_device": "on"}, targets=["half", "sum"])
         nodes = {}
         with stager.open(name, gpu="cuda:0") as stream:
             for batch in stream:

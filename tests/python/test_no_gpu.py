@@ -41,6 +41,8 @@ class NoGpu(case.Case):
     def test_doctor_says_the_same(self):
         report = json.loads(doctor("--json"))
         self.assertEqual((report["gpus"], report["reason"], report["daemon"]["reachable"]), ([], FOUND.reason, True))
+        self.assertEqual(report["daemon"]["cuda"], f"unavailable: {FOUND.reason}")
+        self.assertIn(f"  cuda    unavailable: {FOUND.reason}\n", doctor())
         self.assertIn(f"gpu       none: {FOUND.reason}; all goes on without\n", doctor())
 
     def test_open_on_a_gpu_is_refused_and_without_one_all_goes_on(self):

@@ -401,8 +401,9 @@ class Mistakes(case.unittest.TestCase):
             stager.range(4).shuffel(3)
         with self.assertRaisesRegex(TypeError, "given twice"):
             stager.range(4).batch(1, batch_size=2)
-        with self.assertRaisesRegex(stager.InvalidArgumentError, "one step"):
-            stager.files("/x").interleave(lambda file: file.text_line().batch(2))
+        for inside in (lambda file: file.text_line().batch(2), lambda file: file, lambda file: None):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "other steps stand behind interleave"):
+                stager.files("/x").interleave(inside)
 
     def test_the_text_is_yaml_one_step_a_line(self):
         text = (stager.range(4).shuffle(4, seed=1).batch(2)
@@ -412,6 +413,136 @@ class Mistakes(case.unittest.TestCase):
             '  - {"shuffle": {"buffer_size": 4, "seed": 1}}', '  - {"batch": {"batch_size": 2}}',
             'staged: {"capacity": 3}'])
         self.assertEqual(json.loads(text.splitlines()[-1].split(": ", 1)[1]), {"capacity": 3})
+
+
+class TfData(case.Case):
+    """The forms in which tf.data's functions are called."""
+
+    def same(self, *datasets):
+        texts = {dataset.batch(2).yaml() for dataset in datasets}
+        self.assertEqual(len(texts), 1, texts)
+
+    def test_functions_have_their_names_and_positions(self):
+        def twice(r):
+            return {"value": r["value"] + r["value"]}
+
+        def small(r):
+            return r["value"] < ops.constant(value=3, dtype="int64")
+
+        def lines(file):
+            return file.text_line()
+        numbers, files = stager.range(8), stager.files("/x")
+        self.same(numbers.map(twice, 2), numbers.map(map_func=twice, num_parallel_calls=2))
+        self.same(numbers.map(twice, 2, False), numbers.map(twice, deterministic=False, num_parallel_calls=2))
+        self.same(numbers.filter(small), numbers.filter(predicate=small))
+        self.same(files.interleave(lines, 4, 16), files.interleave(map_func=lines, cycle_length=4, block_length=16))
+        self.same(files.interleave(lines, 4, 16, 2, False),
+                  files.interleave(lines, cycle_length=4, block_length=16, num_parallel_calls=2, deterministic=False))
+        self.same(files.parallel_interleave(lines, 4, 16, True), files.parallel_interleave(
+            map_func=lines, cycle_length=4, block_length=16, sloppy=True))
+        self.same(numbers.map_and_batch(twice, 2, 3), numbers.map_and_batch(map_func=twice, batch_size=2,
+                                                                            num_parallel_batches=3))
+        self.same(files.flat_map(lines), files.text_line())
+        self.same(numbers.apply(lambda d: d.shuffle(3, seed=1)), numbers.shuffle(3, 1))
+        self.same(numbers.ignore_errors(True), numbers.ignore_errors(log_warning=True))
+        self.same(stager.sample_from_datasets([numbers], [1.0], 7), stager.sample_from_datasets(
+            datasets=[numbers], weights=[1.0], seed=7))
+        with self.assertRaisesRegex(TypeError, "returned None"):
+            numbers.apply(lambda d: None)
+
+    def test_a_map_inside_interleave_parses_what_its_reader_reads(self):
+        paths = [self.file(f"{number}.csv", "".join(f"{number * 10 + i},x\n" for i in range(4))) for number in range(3)]
+
+        def parse(r):
+            return {"n": ops.decode_csv(r["record"], record_defaults=[0, ""])[0]}
+
+        def check(name, dataset, want):
+            with stager.open(stager.apply(dataset.batch(2).staged(name=name))) as stream:
+                self.assertEqual([int(n) for batch in stream for n in batch["n"]], want)
+        files = stager.files(paths, shuffle=False)
+        for number, inside in enumerate((lambda file: file.text_line().map(parse),
+                                         lambda file: file.text_line().map(parse, 2).map(lambda r: {"n": r["n"]}))):
+            check(f"inside_{number}", files.interleave(inside, 3, 2), [0, 1, 10, 11, 20, 21, 2, 3, 12, 13, 22, 23])
+            check(f"parallel_{number}", files.parallel_interleave(inside, 2), [0, 10, 1, 11, 2, 12, 3, 13, 20, 21, 22, 23])
+            check(f"flat_{number}", files.flat_map(inside), [10 * file + i for file in range(3) for i in range(4)])
+        text = files.interleave(lambda file: file.text_line().map(parse), deterministic=False).batch(2).yaml()
+        self.assertRegex(text, r'"map": .*"num_parallel_calls": -1, "deterministic": false')
+
+    def test_ops_run_after_those_of_control_dependencies(self):
+        def features(r):
+            check = ops.assert_(r["value"] < ops.constant(value=4, dtype="int64"), r["value"])
+            with stager.control_dependencies([check]):
+                twice = ops.identity(r["value"], name="same")
+                with stager.control_dependencies(None):
+                    free = ops.identity(r["value"], name="free")
+            return {"same": twice, "free": free}
+        document = stager.range(8).batch(2).map(features).staged().document()
+        inputs = {node["name"]: node["input"] for node in document["graph"] if "input" in node}
+        self.assertEqual((inputs["same"], inputs["free"]), (["value", "^assert"], ["value"]))
+        name = stager.apply(stager.range(8).batch(2).map(features), name="controls")
+        with stager.open(name) as stream:
+            self.assertEqual([next(stream.__iter__())["same"].tolist(), stream.next()["free"].tolist()], [[0, 1], [2, 3]])
+            with self.assertRaises(stager.InvalidArgumentError):
+                stream.next()
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "made by no op"):
+            with stager.control_dependencies([stager.range(2).get_next()["value"]]):
+                pass
+
+
+class SmartStage(case.Case):
+    def built(self, **parameters):
+        """The pipeline whose target is the sum of `twice`, which may move, and a variable."""
+        value = stager.range(8).batch(2).get_next()["value"]
+        pipeline = stager.staged({"n": value}, name=self._testMethodName, **parameters)
+        twice = ops.add(pipeline["n"], pipeline["n"], name="twice")
+        ones = ops.variable(shape=[1], dtype="int64", initializer="ones")
+        return pipeline.targets(ops.add(twice, ones, name="sum"))
+
+    def test_it_is_auto_with_targets(self):
+        self.assertEqual(stager.explain(stager.apply(self.built()))["smart_stage"], "auto")
+        name = stager.apply(stager.range(4).batch(2), name="without_targets")
+        self.assertEqual(stager.explain(name)["smart_stage"], "off")
+
+    def test_each_word_is_accepted(self):
+        for given, mode in (("auto", "auto"), (True, "on"), ("on", "on"), ("true", "on"), (False, "off"), ("off", "off")):
+            with self.subTest(given=given):
+                name = stager.apply(self.built(smart_stage=given), replace=True)
+                self.assertEqual(stager.explain(name)["smart_stage"], mode)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "test_pipelines.py:.*found the string \"ja\"; expected "
+                                    "off, on or auto"):
+            stager.check(self.built(smart_stage="ja"))
+        for given in (True, "on", "true"):
+            stager.check(self.built(keep_warm=given, use_stage_subgraph_thread_pool=False))
+
+    def test_smart_stage_gpu_makes_the_largest_partition(self):
+        for parameters in ({"smart_stage_gpu": True}, {"smart_stage": True}):
+            name = stager.apply(self.built(**parameters), replace=True)
+            with stager.open(name) as stream:
+                for number, batch in enumerate(stream):
+                    self.assertEqual(stream.run(batch)[0].tolist(), [4 * number + 1, 4 * number + 3])
+                    self.assertEqual(stager.status(name)["moved"], ["twice"])
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "leave smart_stage out"):
+            stager.check(self.built(smart_stage="auto", smart_stage_gpu=True))
+
+    def test_smart_stage_without_effect_is_reported(self):
+        dataset = stager.range(8).batch(2)
+        for key, value, found in (("smart_stage_gpu", True, True), ("smart_stage", True, True), ("capacity", 2, False)):
+            advice = stager.check(dataset.staged(name="still", **{key: value}))["advice"]
+            self.assertEqual(any(line.startswith(f"{key} has no effect") for line in advice), found, advice)
+
+    def test_gpu_is_a_device_or_a_mapping(self):
+        dataset = stager.range(8).batch(2)
+        for given in ("cuda:0", {"device": "cuda:0"}):
+            self.assertIn('gpu: {"device": "cuda:0"}', dataset.staged(gpu=given).yaml())
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "gpu.*cpu"):
+            stager.check(dataset.staged(gpu="cpu"))
+
+    def test_names_of_deeprecs_are_answered_with_ours(self):
+        for name, hint in (("make_prefetch_hook", "no hook is needed"), ("mark_target_node", "targets")):
+            with self.assertRaisesRegex(AttributeError, hint):
+                getattr(stager, name)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "is the key \"smart_stage\" of a pipeline"):
+            stager.check(self.built(do_smart_stage=True))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import numpy as np
 
 import case
 import stager
+from stager import ops
 
 
 def values(batches):
@@ -135,6 +136,29 @@ class Passes(case.Case):
             self.assertEqual((list(batch.keys()), stream.run(batch)[0].tolist()), ([], [1]))
         with self.assertRaisesRegex(stager.NotFoundError, "did you mean"):
             stager.open(name, fields=["txt"])
+
+    def test_run_takes_values_for_placeholders(self):
+        value = stager.range(4).batch(2).get_next()["value"]
+        pipeline = stager.staged({"n": value}, name="fed")
+        rate = ops.placeholder(dtype="int64", shape=[], name="rate")
+        word = ops.placeholder(dtype="string", shape=[-1], name="word")
+        stream = stager.open(stager.apply(pipeline.targets(ops.multiply(pipeline["n"], rate, name="scaled"),
+                                                           ops.string_length(word, name="length"))))
+        batch = stream.next()
+        feeds = {"rate": np.int64(3), "word": ["a", "four"]}
+        self.assertEqual([result.tolist() for result in stream.run(batch, feeds=feeds)], [[0, 3], [1, 4]])
+        self.assertEqual(stream.run(batch, "scaled", {"rate": np.int64(5)})[0].tolist(), [0, 5])
+        self.assertEqual(stream.run(None, ["length"], {"word": ["xy"]})[0].tolist(), [2])
+        self.assertEqual(stream.run(batch, "scaled", {"rate": np.int64(5), "staged:n": np.array([7, 8])})[0].tolist(),
+                         [35, 40])
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "rate"):
+            stream.run(batch, "scaled")
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "rate"):
+            stream.run(batch, "scaled", {"rate": 0.5})
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "staged:n"):
+            stream.run(None, "scaled", feeds)
+        with self.assertRaisesRegex(TypeError, "or None with feeds"):
+            stream.run(None, "length")
 
     def test_slices_are_batches(self):
         stream = stager.open(self.numbers(stop=8, batch_size=4, drop_remainder=True), batch_size=2)
@@ -627,6 +651,18 @@ class Ranks(case.Case):
 
 
 class Graph(case.Case):
+    settings = {"memory_budget": "1GiB", "thread_pools": [{"global_name": "StageThreadPool_1_of_criteo"}],
+                "gpu": {"use_multi_stream": True, "stage_multi_stream": True, "multi_stream_num": 3}}
+
+    def test_a_stream_id_without_effect_is_reported(self):
+        rows = stager.range(4).batch(2)
+        for staged, told in (({}, ""), ({"stage_subgraph_stream_id": 2}, "has no effect for trainers that open"),
+                             ({"stage_subgraph_stream_id": 2, "gpu": "cuda:0"}, "2 has no effect: with gpu"),
+                             ({"stage_subgraph_stream_id": 2, "gpu": "cuda:0", "compute_device": True}, "has no effect for")):
+            advice = [line for line in stager.check(rows.staged(**staged))["advice"] if "stream_id" in line]
+            self.assertEqual(len(advice), 1 if told else 0, advice)
+            self.assertIn(told, "".join(advice))
+
     def test_feed_sets_what_the_next_batches_are_made_with(self):
         name = self.apply(
             dataset=[{"range": {"stop": 1000}}, {"batch": {"batch_size": 2}}],
@@ -649,6 +685,35 @@ class Graph(case.Case):
             stream.feed("rate", "fast")
         with self.assertRaisesRegex(stager.InvalidArgumentError, "complex64"):
             stream.feed("rate", np.complex64(1))
+
+    def test_a_component_is_fed_without_features(self):
+        for staged in ({}, {"transfer_dtypes": {"value": "int32"}}):
+            name = self.numbers(stop=4, drop_remainder=True, feed_dict={"value": {"value": 7, "client": True}}, **staged)
+            stream = stager.open(name)
+            self.assertEqual(stream.next()["value"].tolist(), [7, 7])
+            stream.close()
+            stager.delete(name)
+
+    def test_missing_files_are_ignored_with_their_code(self):
+        paths = [self.file(f"{number}", f"{number}\n") for number in range(3)]
+        rows = stager.files([*paths, self.daemon.folder + "/none"], shuffle=False).text_line().batch(1)
+        name = stager.apply(rows, name="whole")
+        with self.assertRaisesRegex(stager.NotFoundError, "/none"):
+            stager.open(name).next()
+        name = stager.apply(rows.staged(ignored_exception_types=[stager.NotFoundError]), name="holes")
+        os.unlink(paths[1])
+        with stager.open(name) as stream:
+            self.assertEqual([batch["record"].tolist() for batch in stream], [[b"0"], [b"2"]])
+
+    def test_the_status_has_the_whole_name_of_a_pool(self):
+        name = self.numbers(use_stage_subgraph_thread_pool=True)
+        with stager.open(name) as stream:
+            stream.next()
+            self.assertEqual(stager.status(name)["thread_pool"], "StageThreadPool_1_of_criteo")
+        name = stager.apply(stager.range(4).batch(2), name="own_threads")
+        with stager.open(name) as stream:
+            stream.next()
+            self.assertEqual(stager.status(name)["thread_pool"], "")
 
     def test_run_computes_behind_the_boundary(self):
         name = self.apply(

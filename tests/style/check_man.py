@@ -40,8 +40,8 @@ def text_of_help(program, *arguments):
 
 def stagerctl_help(program):
     text = text_of_help(program)
-    commands = sorted(set(re.findall(r"^  stagerctl (\w+)", text, re.M)))
-    return text + "".join(text_of_help(program, command) for command in commands), commands
+    commands = sorted(set(re.findall(r"^  stagerctl (cache \w+|\w+)", text, re.M)))
+    return text + "".join(text_of_help(program, *command.split()) for command in commands), commands
 
 
 def compare(page, text, helped):

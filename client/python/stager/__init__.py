@@ -18,7 +18,7 @@ from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLoss
                       PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError,
                       UnavailableError, UnimplementedError, UnknownError)
 from ._gpu import Gpu, Gpus, gpu_available
-from ._graph import Node, Symbol
+from ._graph import Node, Symbol, control_dependencies
 from ._outputs import ops
 from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datasets, files, range,
                         sample_from_datasets, staged)
@@ -34,7 +34,8 @@ if not TYPE_CHECKING:
         """stager.torch, stager.jax and stager.tensorflow import what they are for when they are used."""
         if name in ("torch", "jax", "tensorflow"):
             return importlib.import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = importlib.import_module(f"{__name__}._pipeline").DEEPREC.get(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + (f": {hint}" if hint else ""))
 
 __all__ = [
     "AUTOTUNE", "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
@@ -42,5 +43,5 @@ __all__ = [
     "InvalidArgumentError", "MaxInFlightError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "delete", "explain", "files", "gpu_available", "list",
+    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
     "open", "ops", "range", "sample_from_datasets", "serve", "staged", "status", "zip"]

@@ -3,8 +3,10 @@
 daemon's to say. An expression becomes nodes of a pipeline's graph when the pipeline is written."""
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from contextvars import ContextVar
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ._errors import InvalidArgumentError
 from ._places import here
@@ -123,6 +125,25 @@ class Output(Symbol):
         return f"<tensor {self.name or f'{self.node!r}:{self.key}'}>"
 
 
+# Nodes that each node made now runs after.
+_after: ContextVar[Tuple[Node, ...]] = ContextVar("stager_control_dependencies", default=())
+
+
+@contextlib.contextmanager
+def control_dependencies(control_inputs: Optional[Sequence[Any]]) -> Iterator[None]:
+    """As tf.control_dependencies: the ops written in its `with` run after these. None: after no others."""
+    nodes = []
+    for output in _flatten("control_dependencies", list(control_inputs or ())):
+        if output.node is None:
+            raise InvalidArgumentError(f"{output!r} is made by no op: control_dependencies takes results of ops")
+        nodes.append(output.node)
+    token = _after.set(() if control_inputs is None else _after.get() + tuple(nodes))
+    try:
+        yield
+    finally:
+        _after.reset(token)
+
+
 class Node(Symbol):
     """An op with one output, or with outputs that `_outputs.py` does not know: node[0], node[1] … are its
     outputs, node["label"] one that has a name, node[1:14] a list of them."""
@@ -132,6 +153,7 @@ class Node(Symbol):
         self.op, self.name, self.place = op, name, here()
         self.attributes = attributes or {}
         self.inputs: List[Output] = [output for value in inputs for output in _flatten(op, value)]
+        self.controls: Tuple[Node, ...] = () if op == "constant" else _after.get()
 
     def _input(self) -> Output:
         return Output(node=self)
@@ -258,6 +280,7 @@ class Writer:
         if id(node) in self._names:
             return self._names[id(node)]
         inputs = [self.reference(output) for output in node.inputs]
+        inputs += dict.fromkeys(f"^{self._name(control)}" for control in node.controls)
         name = node.name or self._free(node.op)
         if any(entry["name"] == name for entry in self.nodes):
             raise InvalidArgumentError(f"two nodes are called {name!r}")

@@ -19,16 +19,25 @@ from ._places import Places, StepPlace, here
 #: For capacity, num_threads, num_parallel_calls and the buffer_size of prefetch: found by measurement.
 AUTOTUNE = -1
 
+#: What DeepRec calls functions of this package, and where each is.
+DEEPREC = {
+    "make_prefetch_hook": "no hook is needed: stagerd runs the stage; stager.open(stager.apply(staged)) has its batches",
+    "mark_target_node": "staged(…).targets(node) names the nodes that stream.run fetches",
+    "SmartStageOptions": "staged(…, smart_stage=\"auto\") takes the options as arguments",
+    "prefetch_join": "Dataset.interleave reads files in parallel, and stager.zip joins datasets",
+}
+
 # The parameters that tf.data takes without their names.
 _POSITIONAL: Dict[str, Tuple[str, ...]] = {
-    "batch": ("batch_size", "drop_remainder"), "cache": ("filename",),
-    "enumerate": ("start",), "fixed_length_record": ("record_bytes",), "npy": ("dtype", "shape"),
+    "batch": ("batch_size", "drop_remainder"), "cache": ("filename",), "enumerate": ("start",),
+    "fixed_length_record": ("record_bytes", "header_bytes", "footer_bytes", "buffer_size", "compression_type"),
+    "ignore_errors": ("log_warning",), "npy": ("dtype", "shape"),
     "padded_batch": ("batch_size", "padded_shapes", "padding_values", "drop_remainder"),
     "prefetch": ("buffer_size",), "ragged_batch": ("batch_size", "drop_remainder"),
     "rebatch": ("batch_size", "drop_remainder"), "repeat": ("count",),
     "shard": ("num_shards", "index"), "shuffle": ("buffer_size", "seed", "reshuffle_each_iteration"),
     "shuffle_and_repeat": ("buffer_size", "count", "seed"), "skip": ("count",), "take": ("count",),
-    "tar": ("parts",),
+    "tar": ("parts",), "text_line": ("compression_type", "buffer_size"), "tfrecord": ("compression_type", "buffer_size"),
 }
 
 
@@ -173,30 +182,40 @@ class Dataset:
 
     # ---- steps with functions, which are traced into graphs ----
 
-    def map(self, function: Callable[[Element], Any], **named: Any) -> Dataset:
-        """function(element) says in ops what becomes of each element. Behind all other steps it is the
-        pipeline's `graph` and `features`; else a step `map`."""
-        if not callable(function):
-            raise TypeError(f"map takes a function of an element, not {function!r}")
-        return self._with("map", _arguments("map", (), named), ("output", function))
+    def map(self, map_func: Callable[[Element], Any], num_parallel_calls: Optional[int] = None,
+            deterministic: Optional[bool] = None, **named: Any) -> Dataset:
+        """map_func(element) says in ops what becomes of each element. Behind all other steps, and without other
+        arguments, it is the pipeline's `graph` and `features`; else a step `map`."""
+        if not callable(map_func):
+            raise TypeError(f"map takes a function of an element, not {map_func!r}")
+        given = {"num_parallel_calls": num_parallel_calls, "deterministic": deterministic, **named}
+        return self._with("map", _arguments("map", (), given), ("output", map_func))
 
-    def map_and_batch(self, function: Callable[[Element], Any], batch_size: int,
-                      **named: Any) -> Dataset:
-        return self._with("map_and_batch", {"batch_size": batch_size, **plain(named)},
-                          ("output", function))
+    def map_and_batch(self, map_func: Callable[[Element], Any], batch_size: int,
+                      num_parallel_batches: Optional[int] = None, drop_remainder: Optional[bool] = None,
+                      num_parallel_calls: Optional[int] = None, **named: Any) -> Dataset:
+        """`map` and `batch` in one step."""
+        given = {"batch_size": batch_size, "num_parallel_batches": num_parallel_batches, "drop_remainder": drop_remainder,
+                 "num_parallel_calls": num_parallel_calls, **named}
+        return self._with("map_and_batch", _arguments("map_and_batch", (), given), ("output", map_func))
 
-    def filter(self, function: Callable[[Element], Any]) -> Dataset:
-        """Keeps the elements for which function(element), a tensor of bool, is true."""
-        return self._with("filter", {}, ("predicate", function))
+    def filter(self, predicate: Callable[[Element], Any]) -> Dataset:
+        """Keeps the elements for which predicate(element), a tensor of bool, is true."""
+        return self._with("filter", {}, ("predicate", predicate))
 
-    def bucket_by_sequence_length(self, function: Callable[[Element], Any],
+    def bucket_by_sequence_length(self, element_length_func: Callable[[Element], Any],
                                   bucket_boundaries: Sequence[int],
-                                  bucket_batch_sizes: Sequence[int], **named: Any) -> Dataset:
-        """function(element) is the length."""
-        return self._with("bucket_by_sequence_length",
-                          {"bucket_boundaries": plain(bucket_boundaries),
-                           "bucket_batch_sizes": plain(bucket_batch_sizes), **plain(named)},
-                          ("element_length", function))
+                                  bucket_batch_sizes: Sequence[int], padded_shapes: Any = None,
+                                  padding_values: Any = None, pad_to_bucket_boundary: Optional[bool] = None,
+                                  no_padding: Optional[bool] = None, drop_remainder: Optional[bool] = None,
+                                  **named: Any) -> Dataset:
+        """element_length_func(element) is the length."""
+        given = {"bucket_boundaries": bucket_boundaries, "bucket_batch_sizes": bucket_batch_sizes,
+                 "padded_shapes": padded_shapes, "padding_values": padding_values,
+                 "pad_to_bucket_boundary": pad_to_bucket_boundary, "no_padding": no_padding,
+                 "drop_remainder": drop_remainder, **named}
+        return self._with("bucket_by_sequence_length", _arguments("bucket_by_sequence_length", (), given),
+                          ("element_length", element_length_func))
 
     def py_function(self, function: Union[str, Callable[..., Any]], output_signature: Optional[Dict[str, Any]] = None,
                     **named: Any) -> Dataset:
@@ -209,21 +228,55 @@ class Dataset:
 
     # ---- steps with readers or other datasets ----
 
-    def interleave(self, reader: Callable[[Dataset], Dataset], **named: Any) -> Dataset:
-        """reader: `lambda file: file.text_line(skip_header_lines=1)`."""
-        return self._interleave("interleave", reader, named)
+    def interleave(self, map_func: Callable[[Dataset], Dataset], cycle_length: Optional[int] = None,
+                   block_length: Optional[int] = None, num_parallel_calls: Optional[int] = None,
+                   deterministic: Optional[bool] = None, **named: Any) -> Dataset:
+        """map_func: `lambda file: file.text_line(skip_header_lines=1)`, a reader and `map`s behind it."""
+        return self._interleave("interleave", map_func, {
+            "cycle_length": cycle_length, "block_length": block_length, "num_parallel_calls": num_parallel_calls,
+            "deterministic": deterministic, **named})
 
-    def parallel_interleave(self, reader: Callable[[Dataset], Dataset], cycle_length: int,
-                            **named: Any) -> Dataset:
-        return self._interleave("parallel_interleave", reader, {"cycle_length": cycle_length, **named})
+    def parallel_interleave(self, map_func: Callable[[Dataset], Dataset], cycle_length: int,
+                            block_length: Optional[int] = None, sloppy: Optional[bool] = None,
+                            buffer_output_elements: Optional[int] = None,
+                            prefetch_input_elements: Optional[int] = None, **named: Any) -> Dataset:
+        """As `interleave`, by tf.data's earlier name."""
+        return self._interleave("parallel_interleave", map_func, {
+            "cycle_length": cycle_length, "block_length": block_length, "sloppy": sloppy,
+            "buffer_output_elements": buffer_output_elements, "prefetch_input_elements": prefetch_input_elements, **named})
 
-    def _interleave(self, step: str, reader: Callable[[Dataset], Dataset],
-                    named: Dict[str, Any]) -> Dataset:
-        steps = reader(Dataset())._steps
-        if len(steps) != 1 or steps[0].special is not None:
-            raise InvalidArgumentError(f"{step}: the reader is one step, such as "
-                                       "`lambda file: file.text_line()`")
-        return self._with(step, {"reader": {steps[0].name: steps[0].arguments}, **_arguments(step, (), named)})
+    def flat_map(self, map_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """The elements of each file after those of the one before: the steps of map_func on the files."""
+        steps = self._reader("flat_map", map_func)
+        return Dataset(self._steps + steps)
+
+    def _reader(self, step: str, map_func: Callable[[Dataset], Dataset]) -> Tuple[_Step, ...]:
+        """Returns a reader and the maps behind it."""
+        inside = map_func(Dataset())
+        steps = inside._steps if isinstance(inside, Dataset) else ()
+        if not steps or steps[0].special is not None or any(other.name != "map" for other in steps[1:]):
+            raise InvalidArgumentError(f"{step}: its function returns a reader, and `map`s behind it, such as "
+                                       "`lambda file: file.text_line().map(parse)`; other steps stand behind "
+                                       f"{step}, not {inside!r}")
+        return steps
+
+    def _interleave(self, step: str, map_func: Callable[[Dataset], Dataset], named: Dict[str, Any]) -> Dataset:
+        """A map of each file's elements is a map of all elements: the same elements in the same order. It works on
+        as many at once as measuring finds, as the readers do."""
+        reader, *maps = self._reader(step, map_func)
+        arguments = _arguments(step, (), named)
+        dataset = self._with(step, {"reader": {reader.name: reader.arguments}, **arguments})
+        is_ordered = arguments.get("deterministic", not arguments.get("sloppy", False))
+        parallelism = {"num_parallel_calls": AUTOTUNE, **({} if is_ordered else {"deterministic": False})}
+        return Dataset(dataset._steps + tuple(
+            one_map._replace(arguments={**parallelism, **one_map.arguments}) for one_map in maps))
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """What transformation_func makes of this dataset."""
+        made = transformation_func(self)
+        if not isinstance(made, Dataset):
+            raise TypeError(f"apply takes a function from a Dataset to a Dataset; this one returned {made!r}")
+        return made
 
     def zip(self, *others: Dataset) -> Dataset:
         return self._with("zip", {}, ("from", others))
@@ -310,7 +363,7 @@ class _Steps:
 
 
 # What of `staged`'s parameters stands at the top of the pipeline file.
-_AT_TOP = ("container",)
+_AT_TOP = ("container", "smart_stage", "smart_stage_gpu", "gpu")
 
 
 class Pipeline:
@@ -467,7 +520,8 @@ def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: 
            **parameters: Any) -> Pipeline:
     """As tf.staged: what is staged, and how. features: a dataset, or a tensor, list or dict of tensors
     made of `dataset.get_next()`; exception types: names of status codes or exceptions of this package.
-    parameters: the others of `staged` in the pipeline file (delivery, redeliver …), and `container`. As tf.staged,
+    parameters: the others of `staged` in the pipeline file (delivery, redeliver …), and `container`, `smart_stage`,
+    `smart_stage_gpu` and `gpu`, which may be the name of the device alone. As tf.staged,
     this function drops a batch that no client takes within timeout_millis; on_timeout="wait" drops none, and is
     the default of `Dataset.staged` and of pipeline files."""
     given = {"capacity": capacity, "num_threads": num_threads, "num_clients": num_clients,
@@ -483,6 +537,9 @@ def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: 
                        ("ignored_exception_types", ignored_exception_types)):
         if types is not None:
             settings[key] = _codes(types)
+    gpu = parameters.pop("gpu", None)
+    if gpu is not None:
+        parameters["gpu"] = gpu if isinstance(gpu, dict) else {"device": str(gpu)}
     return Pipeline(features, {**settings, **plain(parameters)}, dict(feed_dict or {}), name)
 
 
@@ -530,14 +587,18 @@ def zip_datasets(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
 
 
 def sample_from_datasets(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None,
-                         **named: Any) -> Dataset:
+                         seed: Optional[int] = None, stop_on_empty_dataset: Optional[bool] = None,
+                         rerandomize_each_iteration: Optional[bool] = None, **named: Any) -> Dataset:
     """Each element is the next of a dataset that is drawn for it."""
-    arguments = _arguments("sample_from_datasets", (), {"weights": weights, **named})
+    arguments = _arguments("sample_from_datasets", (), {
+        "weights": weights, "seed": seed, "stop_on_empty_dataset": stop_on_empty_dataset,
+        "rerandomize_each_iteration": rerandomize_each_iteration, **named})
     return _source("sample_from_datasets", arguments, ("from", tuple(datasets)))
 
 
 def choose_from_datasets(datasets: Sequence[Dataset], choice_dataset: Dataset,
-                         **named: Any) -> Dataset:
+                         stop_on_empty_dataset: Optional[bool] = None, **named: Any) -> Dataset:
     """Each element is the next of the dataset whose number choice_dataset says."""
-    arguments = {"choice_dataset": choice_dataset, **_arguments("choose_from_datasets", (), named)}
+    arguments = {"choice_dataset": choice_dataset, **_arguments("choose_from_datasets", (), {
+        "stop_on_empty_dataset": stop_on_empty_dataset, **named})}
     return _source("choose_from_datasets", arguments, ("from", tuple(datasets)))

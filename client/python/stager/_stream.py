@@ -62,6 +62,20 @@ def _names(given: Union[None, str, Sequence[str]]) -> Optional[Tuple[str, ...]]:
     return None if given is None else (given,) if isinstance(given, str) else tuple(given)
 
 
+def _fed(name: str, value: Any) -> Tuple[str, int, Tuple[int, ...], bytes, bytes]:
+    """A tensor as libstager takes it: name, dtype, shape, data, offsets of strings."""
+    array = np.asarray(value)
+    if array.dtype.kind in "SUTO":
+        words = [word.encode() if isinstance(word, str) else bytes(word)
+                 for word in array.ravel().tolist()]
+        offsets = np.cumsum([0, *map(len, words)], dtype=np.int64)
+        return name, _STRING, array.shape, b"".join(words), offsets.tobytes()
+    dtype = _DTYPES.get(array.dtype.name)
+    if dtype is None:
+        raise InvalidArgumentError(f"{name}: stager has no dtype {array.dtype}")
+    return name, dtype, array.shape, native(array).tobytes(), b""
+
+
 _LEFT_OUT = object()
 
 
@@ -528,30 +542,25 @@ class Stream:
     def feed(self, name: str, value: Any) -> int:
         """Sets a tensor of feed_dict that says `client: true`, for all clients of the pipeline. Batches
         whose info.feed_version is at least what this returns are made with it."""
-        array = np.asarray(value)
-        if array.dtype.kind in "SUTO":
-            words = [word.encode() if isinstance(word, str) else bytes(word)
-                     for word in array.ravel().tolist()]
-            offsets = np.cumsum([0, *map(len, words)], dtype=np.int64)
-            return self._core.feed(name, _STRING, array.shape, b"".join(words), offsets.tobytes())
-        dtype = _DTYPES.get(array.dtype.name)
-        if dtype is None:
-            raise InvalidArgumentError(f"{name}: stager has no dtype {array.dtype}")
-        return self._core.feed(name, dtype, array.shape, native(array).tobytes(), b"")
+        return self._core.feed(*_fed(name, value))
 
     @property
     def targets(self) -> Tuple[str, ...]:
         """The pipeline's targets, for `run`."""
         return self._core.targets()
 
-    def run(self, batch: Batch, fetches: Optional[Sequence[str]] = None) -> List[Any]:
+    def run(self, batch: Optional[Batch], fetches: Union[None, str, Sequence[str]] = None,
+            feeds: Optional[Dict[str, Any]] = None) -> List[Any]:
         """Runs the part of the graph behind the boundary on a batch; fetches: names of nodes, by default
-        the targets. Its results are copies."""
-        if not isinstance(batch, Batch):
-            raise TypeError(f"run takes a batch of this stream, not {batch!r}")
+        the targets. feeds: values for tensors of the graph, by the names of placeholders, other nodes or
+        components, in the dtypes and shapes that the graph has; batch may be None where nothing else is needed. Its
+        results are copies."""
+        if not isinstance(batch, Batch) and (batch is not None or not feeds):
+            raise TypeError(f"run takes a batch of this stream, or None with feeds, not {batch!r}")
         names = self.targets if fetches is None else _names(fetches) or ()
+        fed = tuple(_fed(name, value) for name, value in (feeds or {}).items())
         try:
-            return [view(tensor) for tensor in self._core.run(batch.lease, names)]
+            return [view(tensor) for tensor in self._core.run(None if batch is None else batch.lease, names, fed)]
         except Error as error:
             self._locate(error)
             raise

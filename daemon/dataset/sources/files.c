@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/random.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/sources/listing.h"
@@ -200,17 +201,49 @@ static int add_files(struct files *files, const struct listing *list, struct stg
     return 0;
 }
 
+static int report(const struct stg_err *why, struct stg_err *err)
+{
+    if (err != NULL)
+        *err = *why;
+    return why->code;
+}
+
+/* A pattern that matches nothing is left out where NOT_FOUND is ignored; `missing` says
+ * why. */
+static int list_or_skip(struct listing *list, const char *pattern,
+                        struct stg_err *missing, struct stg_err *err)
+{
+    struct stg_err why = {0};
+    bool skips =
+        (list->iter->dataset->env.ignored_codes & STG_CODE_BIT(STAGER_NOT_FOUND)) != 0;
+    int rc = list_pattern(list, pattern, &why);
+    if (rc == 0)
+        return 0;
+    if (rc != -STAGER_NOT_FOUND || !skips)
+        return report(&why, err);
+    stg_log(STG_LOG_WARNING,
+            "step files (line %d): a pattern is left out, because NOT_FOUND is in "
+            "ignored_exception_types: %.400s",
+            list->iter->step->line, why.text);
+    *missing = why;
+    return 0;
+}
+
 /* Sorted by bytes, over all patterns together: no file system promises
  * an order. A file that two patterns match is there twice, as in tf.data. */
 static int list_patterns(struct listing *list, struct stg_err *err)
 {
-    size_t n;
+    size_t n, n_listings;
+    struct stg_err missing = {0};
     const struct stg_value *patterns = names_of(list->iter->step, "pattern", &n);
+    names_of(list->iter->step, "listing", &n_listings);
     for (size_t i = 0; i < n; i++) {
-        int rc = list_pattern(list, patterns[i].s, err);
+        int rc = list_or_skip(list, patterns[i].s, &missing, err);
         if (rc < 0)
             return rc;
     }
+    if (missing.code != 0 && list->n == 0 && !list->is_counted && n_listings == 0)
+        return report(&missing, err);
     return list->is_counted ? 0 : sort_names(list, err);
 }
 

@@ -116,6 +116,28 @@ static int open_path(struct reader *reader, struct stg_err *err)
     return 0;
 }
 
+/* May the pass go on behind a file with this error? */
+static bool is_ignored(const struct reader *reader, int code)
+{
+    return code != -STAGER_CANCELLED && code != -STAGER_RESOURCE_EXHAUSTED &&
+           (reader->iter.dataset->env.ignored_codes & STG_CODE_BIT(-code)) != 0;
+}
+
+/* 2: an error item stands for the file, in reader->error. */
+static int open_or_skip(struct reader *reader, struct stg_err *err)
+{
+    struct stg_err why = {0};
+    int rc = open_path(reader, &why);
+    if (rc < 0 && is_ignored(reader, rc)) {
+        rc = stg_block_create_error(reader->iter.dataset->quota, &why, reader->epoch,
+                                    &reader->error, err);
+        return rc < 0 ? rc : 2;
+    }
+    if (rc < 0 && err != NULL)
+        *err = why;
+    return rc;
+}
+
 /* Opens the next file. 1: there is none; 2: an error came instead, in reader->error. */
 static int next_file(struct reader *reader, struct stg_err *err)
 {
@@ -133,7 +155,7 @@ static int next_file(struct reader *reader, struct stg_err *err)
     reader->path = name.url;
     reader->file = name.file;
     reader->epoch = name.epoch;
-    return open_path(reader, err);
+    return open_or_skip(reader, err);
 }
 
 /* ---- collecting ---- */
@@ -186,12 +208,12 @@ static int bad_record(struct reader *reader, struct stg_err *bad, struct stg_err
                                   &reader->error, err);
 }
 
-/* The storage failed, which ends the pass; or, 1, the file is damaged, which costs its
- * rest. */
+/* The storage failed, which ends the pass; or, 1, the file is damaged, or its error is
+ * one of ignored_exception_types, which costs its rest. */
 static int failed_read(struct reader *reader, int code, const struct stg_err *why,
                        struct stg_err *err)
 {
-    if (!reader->source->spoiled) {
+    if (!reader->source->spoiled && !is_ignored(reader, code)) {
         if (err != NULL)
             *err = *why;
         return stg_step_prefix(reader->iter.step, code, err);

@@ -8,7 +8,6 @@
 #include "daemon/dataset/content.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/steps/cache_file.h"
-#include "ops/base/hash.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once, at most */
 
@@ -23,8 +22,10 @@ enum from {
 struct cache {
     struct stg_iter iter;
     const char *filename; /* NULL: in memory */
-    int64_t pull;         /* asked of the input next */
-    bool ended;           /* of the input; with a filename, of this epoch */
+    char *path;           /* of the entry; NULL: not known yet */
+    struct stg_cache_key key;
+    int64_t pull; /* asked of the input next */
+    bool ended;   /* of the input; with a filename, of this epoch */
     /* In memory: what the input has yielded so far. It is never rewound. */
     struct stg_block **blocks; /* its own, or those of `shared` */
     size_t n_blocks, size, at_block;
@@ -243,26 +244,28 @@ static int next_in_memory(struct cache *cache, int64_t want, struct stg_block **
 
 /* ---- in a file ---- */
 
-static uint64_t hash_files(const struct stg_dataset *dataset)
+static int find_key(const struct cache *cache, struct stg_cache_key *ret,
+                    struct stg_err *err)
 {
-    uint64_t sum = dataset->n_files;
-    for (uint32_t i = 0; i < dataset->n_files; i++) {
-        const char *path = stg_dataset_file(dataset, i);
-        sum = sum * 0x9e3779b97f4a7c15ull + stg_fingerprint64(path, strlen(path));
-    }
-    return sum;
+    struct stg_content content;
+    int rc = stg_content_lasting(cache->iter.input, &content, err);
+    if (rc < 0)
+        return rc;
+    *ret = (struct stg_cache_key){.steps = content.steps,
+                                  .files = content.files,
+                                  .uid = (uint32_t)cache->iter.dataset->identity.uid};
+    return 0;
 }
 
-static struct stg_cache_key key_of(const struct cache *cache)
+static int find_path(struct cache *cache, struct stg_err *err)
 {
-    const struct stg_dataset *dataset = cache->iter.dataset;
-    struct stg_cache_key key = {.pipeline = dataset->fingerprint,
-                                .files = hash_files(dataset),
-                                .uid = (uint32_t)dataset->identity.uid};
-    for (const struct stg_iter *iter = cache->iter.input; iter != NULL;
-         iter = iter->input)
-        key.step++;
-    return key;
+    int rc = find_key(cache, &cache->key, err);
+    if (rc < 0)
+        return rc;
+    cache->path = stg_cache_path(cache->filename, &cache->key);
+    return cache->path != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 /* The file if it is there, else the input, and into the file. */
@@ -270,13 +273,14 @@ static int decide(struct cache *cache, struct stg_err *err)
 {
     struct stg_iter *input = cache->iter.input;
     const struct stg_file_user *identity = &cache->iter.dataset->identity;
-    struct stg_cache_key key = key_of(cache);
-    int rc = stg_cache_open(cache->filename, identity, &key, &cache->reader, err);
+    int rc = cache->path == NULL ? find_path(cache, err) : 0;
+    if (rc == 0)
+        rc = stg_cache_open(cache->path, identity, &cache->key, &cache->reader, err);
     if (rc == 0)
         cache->from = THE_FILE;
     if (rc <= 0)
         return rc;
-    rc = stg_cache_create(cache->filename, identity, &key, &cache->writer, err);
+    rc = stg_cache_create(cache->path, identity, &cache->key, &cache->writer, err);
     if (rc < 0)
         return rc;
     cache->from = rc == 0 ? THE_INPUT : THE_INPUT_ONLY;
@@ -295,7 +299,7 @@ static void leave_file(struct cache *cache, const struct stg_err *bad)
         stg_log(STG_LOG_WARNING,
                 "step cache (line %d): %s is not written, because an error item goes by; "
                 "put `ignore_errors` before it. The error: %.300s",
-                cache->iter.step->line, cache->filename, bad->text);
+                cache->iter.step->line, cache->path, bad->text);
     cache->said = true;
 }
 
@@ -311,11 +315,22 @@ static int write_block(struct cache *cache, struct stg_block *block, struct stg_
     return rc;
 }
 
+/* Not if a file changed meanwhile: the entry would not be what its key says. */
 static int commit(struct cache *cache, struct stg_err *err)
 {
     struct stg_cache_writer *writer = cache->writer;
+    struct stg_cache_key now;
+    int rc = find_key(cache, &now, err);
     cache->writer = NULL;
-    return stg_cache_commit(writer, err);
+    if (rc == 0 && memcmp(&now, &cache->key, sizeof(now)) == 0)
+        return stg_cache_commit(writer, err);
+    stg_cache_abandon(writer);
+    if (rc == 0)
+        stg_log(STG_LOG_WARNING,
+                "step cache (line %d): %s is not written, because files changed while "
+                "they were read",
+                cache->iter.step->line, cache->path);
+    return rc;
 }
 
 /* The next block of the input, in `block`, and in the file. 1: it has ended. */
@@ -416,6 +431,7 @@ static void cache_destroy(struct stg_iter *iter)
         drop_own(cache);
         free_list(cache);
     }
+    free(cache->path);
     free(cache);
 }
 

@@ -3,8 +3,9 @@
  * Blocks in a file, for `cache`: written once, in order, and valid only when whole. The
  * writer works on PATH.part, which it has locked, and gives it its name when every byte
  * is on the disk: a crash leaves a .part without a lock, which the next writer takes
- * over. A reader trusts nothing: it refuses a file that is no cache, belongs to another
- * pipeline, list of files, user or version, or is truncated or damaged. The error has the
+ * over. The path has the key of the content in it (stg_cache_path), so that entries of
+ * several contents lie side by side. A reader trusts nothing: it refuses a file that is
+ * no cache, has another key or version, or is truncated or damaged. The error has the
  * path and what to do. No file is ever replaced.
  *
  * The file is the daemon's own, in a folder where the applier may write. One thread at a
@@ -18,15 +19,19 @@
 #include "daemon/storage/storage.h"
 
 /* Raised when blocks are written otherwise. */
-#define STG_CACHE_VERSION 1
+#define STG_CACHE_VERSION 2
 
 /* Identifies the content. */
 struct stg_cache_key {
-    uint64_t pipeline; /* its fingerprint */
-    uint64_t files;    /* of the list of files of the pass */
-    uint32_t step;     /* its place among the steps */
-    uint32_t uid;      /* of the applier */
+    uint64_t steps; /* before the cache, with their parameters */
+    uint64_t files; /* of the pass, with their versions */
+    uint32_t uid;   /* of the applier */
+    uint32_t reserved;
 };
+
+/* "FILENAME.0123456789abcdef": where the entry of that key lies. NULL: out of memory. The
+ * caller frees it. */
+char *stg_cache_path(const char *filename, const struct stg_cache_key *key);
 
 struct stg_cache_reader;
 struct stg_cache_writer;

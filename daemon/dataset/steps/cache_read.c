@@ -77,15 +77,8 @@ static int check_head(const struct stg_cache_reader *reader, uint64_t size,
         return refuse(reader, "another version of stager", err);
     if (head.sum != stg_cache_sum(0, &head, offsetof(struct stg_cache_head, sum)))
         return damaged(reader, "its head", err);
-    if (head.key.uid != key->uid)
-        return refuse(reader, "another user", err);
-    if (head.key.pipeline != key->pipeline)
-        return refuse(reader, "another pipeline, or of this one before it was changed",
-                      err);
-    if (head.key.step != key->step)
-        return refuse(reader, "another `cache` step", err);
-    if (head.key.files != key->files)
-        return refuse(reader, "another list of files: some came or went", err);
+    if (memcmp(&head.key, key, sizeof(*key)) != 0)
+        return refuse(reader, "other steps, other files or another user", err);
     return 0;
 }
 
@@ -138,6 +131,24 @@ static int open_file(struct stg_cache_reader *reader,
                    reader->path);
 }
 
+/* `stagerctl cache list` shows when an entry was last read; a mount may not note it. */
+static void note_use(const struct stg_cache_reader *reader)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    futimens(reader->fd, times);
+}
+
+char *stg_cache_path(const char *filename, const struct stg_cache_key *key)
+{
+    static const uint64_t hash_key[2] = {1, 2};
+    size_t bytes = strlen(filename) + 18;
+    char *ret = malloc(bytes);
+    if (ret != NULL)
+        snprintf(ret, bytes, "%s.%016" PRIx64, filename,
+                 stg_siphash(hash_key, key, sizeof(*key)));
+    return ret;
+}
+
 int stg_cache_open(const char *path, const struct stg_file_user *identity,
                    const struct stg_cache_key *key, struct stg_cache_reader **ret,
                    struct stg_err *err)
@@ -153,6 +164,8 @@ int stg_cache_open(const char *path, const struct stg_file_user *identity,
         rc = check_head(reader, (uint64_t)st.st_size, key, err);
     if (rc == 0)
         rc = check_tail(reader, (uint64_t)st.st_size, err);
+    if (rc == 0)
+        note_use(reader);
     if (rc != 0) {
         stg_cache_close(reader);
         return rc;

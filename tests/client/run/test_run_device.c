@@ -37,14 +37,19 @@ static const char graph[] =
     "  - {name: ones, op: ones_like, input: [rows]}\n"
     "  - {name: grown, op: scatter_add, input: [table, \"staged:x\", ones]}\n"
     "  - {name: same, op: identity, input: [\"staged:x\"]}\n"
-    "staged: {features: {x: x}, smart_stage_gpu: %s, stage_subgraph_stream_id: %d}\n";
+    "  - {name: tall, op: expand_dims, input: [same], axis: 1}\n"
+    "staged: {features: {x: x}, compute_device: %s, stage_subgraph_stream_id: %d}\n"
+    "smart_stage_gpu: %s\n";
 
+/* how: compute_device, or "smart_stage_gpu" without it. */
 static void start(struct fake *fake, const char *how, int stream_id)
 {
     char text[4096];
     struct stg_pipeline_spec *spec;
     struct stg_err err = {0};
-    int n = snprintf(text, sizeof(text), graph, how, stream_id);
+    bool forwards = strcmp(how, "smart_stage_gpu") == 0;
+    int n = snprintf(text, sizeof(text), graph, forwards ? "off" : how, stream_id,
+                     forwards ? "on" : "off");
     CHECK_OK(stg_load_pipeline(text, (size_t)n, "test", &spec, &err), err);
     *fake = (struct fake){0};
     fake_start(fake);
@@ -171,9 +176,31 @@ static void they_are_on_a_stream_of_their_own(void)
     check_device("on", 1, 1);
 }
 
-static void without_smart_stage_gpu_all_is_the_hosts(void)
+static void without_compute_device_all_is_the_hosts(void)
 {
     check_device("off", 0, 0);
+}
+
+static void with_smart_stage_gpu_tensors_of_the_boundary_are_on_the_device(void)
+{
+    static const char *const names[] = {"same", "tall", "log", "rows"};
+    struct fake fake;
+    struct stager_stream *stream = open_with(&fake, "smart_stage_gpu", 0);
+    struct stager_batch *batch = take(&fake, stream, 0, 7);
+    struct stager_tensor results[4];
+    fetch(stream, batch, names, 4, results);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(results[i].device, i < 2 ? 1 : 0);
+    CHECK_INT(results[1].ndim, 2);
+    for (int i = 0; i < 2; i++) {
+        const int64_t *got = (const int64_t *)(const void *)floats(&results[i]);
+        for (int k = 0; k < N; k++)
+            CHECK_INT(got[k], 7 + k);
+    }
+    check_log(&results[2], 7);
+    CHECK_STR(stager_run_where(stream), "cuda:0");
+    stager_release(batch);
+    stop(&fake, stream);
 }
 
 static void auto_gives_tensors_of_the_device_whichever_way_they_came(void)
@@ -512,7 +539,7 @@ static void check_where(struct stager_stream *stream, struct stager_batch *batch
 static void it_is_said_where_it_ran_and_why(void)
 {
     static const char *const how[] = {"on", "off", "auto"};
-    static const char *const where[] = {"cuda:0", "host: smart_stage_gpu is off",
+    static const char *const where[] = {"cuda:0", "host: compute_device is off",
                                         "measuring: turn 1 of 6, host"};
     for (int i = 0; i < 3; i++) {
         struct fake fake;
@@ -561,7 +588,8 @@ static void a_child_of_fork_leaves_the_device_alone(void)
 static const struct stg_test tests[] = {
     TEST(results_are_those_of_the_host),
     TEST(they_are_on_a_stream_of_their_own),
-    TEST(without_smart_stage_gpu_all_is_the_hosts),
+    TEST(without_compute_device_all_is_the_hosts),
+    TEST(with_smart_stage_gpu_tensors_of_the_boundary_are_on_the_device),
     TEST(auto_gives_tensors_of_the_device_whichever_way_they_came),
     TEST(stager_run_does_not_wait_for_the_device),
     TEST(the_trainers_stream_waits_for_results),

@@ -7,6 +7,7 @@
 With the folders of libstager-cuda.so and of a libcuda.so.1 without a device, it also checks the error where
 only one of the two is installed.
 """
+import fcntl
 import json
 import os
 import shlex
@@ -105,10 +106,40 @@ def files(folder):
         expect(1, "INVALID_ARGUMENT: <stdin>: a pipeline file", command, "-", stdin="#" * 70000)
 
 
+def cache(folder):
+    keys = ["0123456789abcdef", "fedcba9876543210"]
+    path = os.path.join(folder, "clicks")
+    for number, name in enumerate([f"clicks.{keys[0]}", f"clicks.{keys[1]}", f"clicks.{keys[1]}.part", "clicks",
+                                   "clicks.0123", f"clicks.{keys[0]}x", f"other.{keys[0]}"]):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(bytes(number + 1))
+        os.utime(os.path.join(folder, name), (1000 + number, 500))
+    rows = json.loads(expect(0, "", "cache", "list", path, "--json"))
+    assert rows == [{"key": keys[1], "whole": False, "bytes": 3, "written": 500, "read": 1002},
+                    {"key": keys[1], "whole": True, "bytes": 2, "written": 500, "read": 1001},
+                    {"key": keys[0], "whole": True, "bytes": 1, "written": 500, "read": 1000}], rows
+    text = expect(0, "", "cache", "list", path)
+    assert len(text.splitlines()) == 4 and "LAST READ" in text and text.count("not whole") == 1, text
+    expect(1, "NOT_FOUND: there is no whole entry of that key", "cache", "rm", path, "--key", "0" * 16)
+    with open(f"{path}.{keys[1]}.part", "rb") as part:
+        fcntl.flock(part, fcntl.LOCK_EX)
+        assert expect(0, "", "cache", "rm", path, "--key", keys[1]) == "1 removed\n"
+        assert expect(0, "", "cache", "rm", "--json", path) == '{"removed": 1}\n'
+    assert expect(0, "", "cache", "rm", path) == "1 removed\n"
+    assert json.loads(expect(0, "", "cache", "list", path, "--json")) == []
+    assert sorted(name for name in os.listdir(folder) if name.startswith("clicks")) == \
+        ["clicks", "clicks.0123", f"clicks.{keys[0]}x"]
+    expect(1, "NOT_FOUND: cannot open", "cache", "list", os.path.join(folder, "none", "x"))
+    expect(2, 'no command "cache"', "cache")
+    expect(2, "cache list wants PATH", "cache", "list")
+    expect(2, "cache list takes no --key", "cache", "list", path, "--key", keys[0])
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         usage()
         no_daemon(temporary)
         doctor(temporary)
         files(temporary)
+        cache(temporary)
     print("ok")

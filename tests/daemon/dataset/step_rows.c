@@ -4,9 +4,10 @@
  * pipeline (golden_steps.py). If TensorFlow loses collected or counted elements at an
  * error (batch, rebatch, skip, shard), in_place follows docs/dataset.md instead.
  */
-#include <string.h>
-
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -60,9 +61,17 @@ static void make_compressed(void)
 /* Allocates nothing: the failing allocator is active. */
 static void remove_cache(void)
 {
-    char path[200];
-    snprintf(path, sizeof(path), "%s/cache", stg_test_dir());
-    unlink(path);
+    _Alignas(struct dirent64) char names[4096];
+    int dir = open(stg_test_dir(), O_RDONLY | O_DIRECTORY);
+    for (ssize_t n; (n = getdents64(dir, names, sizeof(names))) > 0;) {
+        for (ssize_t at = 0; at < n;) {
+            const struct dirent64 *entry = (const void *)(names + at);
+            if (strncmp(entry->d_name, "cache.", 6) == 0)
+                unlinkat(dir, entry->d_name, 0);
+            at += entry->d_reclen;
+        }
+    }
+    close(dir);
 }
 
 static void make_words(void)

@@ -369,6 +369,10 @@ static void infer_refuses_patterns_that_are_no_paths(void)
         {"", STAGER_INVALID_ARGUMENT, "write the whole path"},
         {"file://data/x", STAGER_INVALID_ARGUMENT, "write the whole path"},
         {"ftp://host/x", STAGER_UNIMPLEMENTED, "no storage for the scheme \"ftp\""},
+        {"gs://bucket/x", STAGER_UNIMPLEMENTED,
+         "no storage for the scheme \"gs\": write s3://bucket/x, with a store in "
+         "stagerd.yaml, below remote, stores: prefix s3://BUCKET/, endpoint: its "
+         "S3-compatible endpoint, credentials_file: a file with its HMAC key"},
         {"http://host/*", STAGER_INVALID_ARGUMENT, "http has no way to list files"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

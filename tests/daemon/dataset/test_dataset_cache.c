@@ -2,6 +2,7 @@
  *
  * cache: in memory, and in a file that is complete or refused.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -89,10 +90,45 @@ static void check_fails_as(const char *text, uid_t uid, const char *code,
     free(got);
 }
 
+#define KEY_BYTES 16
+
+/* Finds the only entry "NAME.KEY", or "NAME.KEY.part". Returns how many there are;
+ * ret: its name in the folder of the test, or NULL. */
+static int find_entry(const char *name, bool is_part, char *ret)
+{
+    DIR *dir = opendir(stg_test_dir());
+    size_t n = strlen(name);
+    int found = 0;
+    CHECK(dir != NULL);
+    for (struct dirent *at; (at = readdir(dir)) != NULL;) {
+        const char *key = at->d_name + n + 1;
+        if (strncmp(at->d_name, name, n) != 0 || at->d_name[n] != '.' ||
+            strspn(key, "0123456789abcdef") != KEY_BYTES ||
+            strcmp(key + KEY_BYTES, is_part ? ".part" : "") != 0)
+            continue;
+        if (ret != NULL)
+            snprintf(ret, 64, "%.63s", at->d_name);
+        found++;
+    }
+    closedir(dir);
+    return found;
+}
+
+/* "c.part": an entry of "c" that is being written. */
 static bool is_there(const char *name)
 {
-    struct stat st;
-    return lstat(stg_test_path(name), &st) == 0;
+    size_t n = strcspn(name, ".");
+    char stem[64];
+    snprintf(stem, sizeof(stem), "%.*s", (int)n, name);
+    return find_entry(stem, name[n] != '\0', NULL) > 0;
+}
+
+/* The entry of that filename; there is one. */
+static const char *entry_of(const char *name)
+{
+    static char entry[64];
+    CHECK_INT(find_entry(name, false, entry), 1);
+    return entry;
 }
 
 #define LINES "- files: {pattern: $DIR/in}\n- text_line: {max_record_bytes: 5}\n"
@@ -156,6 +192,9 @@ static void too_much_for_the_memory_is_reported(void)
 
 /* ---- a file ---- */
 
+static struct stg_dataset *start(const struct stg_pipeline_spec *spec);
+static int rest_of(struct stg_dataset *dataset);
+
 static void a_whole_epoch_makes_the_file_and_the_next_pass_reads_it(void)
 {
     STG_TEST_FILE("in", "a\n\nccc\n");
@@ -163,10 +202,52 @@ static void a_whole_epoch_makes_the_file_and_the_next_pass_reads_it(void)
     CHECK(!is_there("c") && !is_there("c.part"));
     check_run(CACHED, "a  ccc ");
     CHECK(is_there("c") && !is_there("c.part"));
-    STG_TEST_FILE("in", "other\n");
     check_run(CACHED, "a  ccc ");
-    CHECK_INT(unlink(stg_test_path("c")), 0);
-    check_run(CACHED, "other ");
+    CHECK_INT(find_entry("c", false, NULL), 1);
+}
+
+/* Runs the text, which leaves so many entries of "c". */
+static void check_entries(const char *text, const char *want, int n)
+{
+    check_run(text, want);
+    CHECK_INT(find_entry("c", false, NULL), n);
+}
+
+#define CACHE "- cache: {filename: $DIR/c}\n"
+
+/* What stands before the cache is its key: steps, their parameters, files. What stands
+ * behind it, and settings, are not. */
+static void each_content_has_its_own_entry(void)
+{
+    STG_TEST_FILE("in", "a\nb\n");
+    check_entries(CACHED, "a b ", 1);
+    check_entries(CACHED "- take: {count: 1}\n", "a ", 1);
+    check_entries(CACHED "- repeat: {count: 2}\n", "a b a b ", 1);
+    check_entries(
+        "- files: {pattern: $DIR/in}\n- text_line: {max_record_bytes: 6}\n" CACHE, "a b ",
+        2);
+    check_entries(LINES "- skip: {count: 1}\n" CACHE, "b ", 3);
+    check_entries(LINES "- skip: {count: 0}\n" CACHE, "a b ", 4);
+    STG_TEST_FILE("in", "other\n");
+    check_entries(CACHED, "other ", 5);
+    STG_TEST_FILE("in2", "more\n");
+    check_entries("- files: {pattern: [\"$DIR/in\", \"$DIR/in2\"], shuffle: false}\n"
+                  "- text_line: {max_record_bytes: 5}\n" CACHE,
+                  "other more ", 6);
+    check_entries(CACHED, "other ", 6);
+}
+
+/* The input changes after it was read: the entry would not be what its key says. */
+static void a_file_that_changes_meanwhile_makes_no_entry(void)
+{
+    stg_log_set_level(STG_LOG_ERROR);
+    STG_TEST_FILE("in", "a\nb\n");
+    struct stg_pipeline_spec *spec = load(CACHED);
+    struct stg_dataset *dataset = start(spec);
+    STG_TEST_FILE("in", "c\nd\ne\n");
+    CHECK(rest_of(dataset) > 0);
+    CHECK(!is_there("c") && !is_there("c.part"));
+    stg_pipeline_spec_destroy(spec);
 }
 
 static void within_a_pass_the_file_is_read_from_the_second_epoch_on(void)
@@ -195,25 +276,33 @@ static void what_is_not_this_cache_is_refused_and_left_alone(void)
 {
     STG_TEST_FILE("in", "a\n");
     STG_TEST_FILE("c", "content of another program");
-    check_fails_as(CACHED, 0, "FAILED_PRECONDITION", "/c is no cache of stager's");
-    CHECK(is_there("c") && !is_there("c.part"));
-    CHECK_INT(unlink(stg_test_path("c")), 0);
     check_run(CACHED, "a ");
-    check_fails_as(CACHED "- batch: {batch_size: 2}\n", 0, "FAILED_PRECONDITION",
-                   "/c is the cache of another pipeline, or of this one before it was "
-                   "changed: choose another filename, or delete it");
+    char entry[64], other[64];
+    snprintf(entry, sizeof(entry), "%s", entry_of("c"));
+    check_run(LINES "- skip: {count: 0}\n- cache: {filename: $DIR/d}\n", "a ");
+    snprintf(other, sizeof(other), "%s", entry_of("d"));
+    stg_test_file(entry, "content of another program", 26);
+    check_fails_as(CACHED, 0, "FAILED_PRECONDITION", " is no cache of stager's");
+    CHECK(is_there("c") && !is_there("c.part"));
+
+    char from[512];
+    snprintf(from, sizeof(from), "%s", stg_test_path(other));
+    CHECK_INT(rename(from, stg_test_path(entry)), 0);
+    check_fails_as(CACHED, 0, "FAILED_PRECONDITION",
+                   " is the cache of other steps, other files or another user: choose "
+                   "another filename, or delete it");
+}
+
+static void each_user_has_an_own_entry(void)
+{
+    STG_TEST_FILE("in", "a\n");
     CHECK_INT(chmod(stg_test_path("in"), 0644), 0);
     CHECK_INT(chmod(stg_test_dir(), 0777), 0);
-    check_fails_as(CACHED, 4711, "FAILED_PRECONDITION",
-                   "/c is the cache of another user");
-
-    STG_TEST_FILE("x1", "1\n");
-    static const char *const two = "- files: {pattern: \"$DIR/x*\"}\n- text_line\n"
-                                   "- cache: {filename: $DIR/cx}\n";
-    check_run(two, "1 ");
-    STG_TEST_FILE("x2", "2\n");
-    check_fails_as(two, 0, "FAILED_PRECONDITION",
-                   "/cx is the cache of another list of files");
+    check_entries(CACHED, "a ", 1);
+    char *got = run_as(CACHED, 4711);
+    CHECK_STR(got, "a ");
+    free(got);
+    CHECK_INT(find_entry("c", false, NULL), 2);
 }
 
 static void the_applier_needs_the_right_to_write_there(void)
@@ -225,14 +314,19 @@ static void the_applier_needs_the_right_to_write_there(void)
     check_fails_as(LINES "- cache: {filename: $DIR/no/c}\n", 0, "NOT_FOUND", "/no");
     check_fails_as(LINES "- cache: {filename: $DIR/in/c}\n", 0, "INVALID_ARGUMENT",
                    "/in");
-    CHECK_INT(symlink("/etc/hostname", stg_test_path("c.part")), 0);
+    check_run(CACHED, "a ");
+    char part[80], in[512];
+    snprintf(part, sizeof(part), "%s.part", entry_of("c"));
+    CHECK_INT(unlink(stg_test_path(entry_of("c"))), 0);
+    CHECK_INT(symlink("/etc/hostname", stg_test_path(part)), 0);
     check_fails_as(CACHED, 0, "", "cannot make ");
-    CHECK_INT(unlink(stg_test_path("c.part")), 0);
-    CHECK_INT(link(stg_test_path("in"), stg_test_path("c.part")), 0);
+    CHECK_INT(unlink(stg_test_path(part)), 0);
+    snprintf(in, sizeof(in), "%s", STG_TEST_FILE("other", "b\n"));
+    CHECK_INT(link(in, stg_test_path(part)), 0);
     check_fails_as(CACHED, 0, "FAILED_PRECONDITION",
-                   "/c.part is not what stagerd left there");
+                   ".part is not what stagerd left there");
     struct stat st;
-    CHECK_INT(stat(stg_test_path("in"), &st), 0);
+    CHECK_INT(stat(stg_test_path("other"), &st), 0);
     CHECK_INT(st.st_size, 2);
 }
 
@@ -268,9 +362,10 @@ static void a_file_that_is_truncated_is_refused(void)
     STG_TEST_FILE("in", "one\ntwo\nthree\n");
     check_run(text, "one two three ");
     char *data;
-    size_t n = read_file("c", &data);
+    const char *entry = entry_of("c");
+    size_t n = read_file(entry, &data);
     for (size_t i = 0; i < n; i += 1 + i % 13) {
-        stg_test_file("c", data, i);
+        stg_test_file(entry, data, i);
         char *got = run_as(text, 0);
         CHECK(got[0] == '!');
         free(got);
@@ -286,10 +381,11 @@ static void a_flipped_bit_is_found(void)
     STG_TEST_FILE("in", "one\ntwo\nthree\n");
     check_run(text, "one two three ");
     char *data;
-    size_t n = read_file("c", &data);
+    const char *entry = entry_of("c");
+    size_t n = read_file(entry, &data);
     for (size_t i = 0; i < n; i++) {
         data[i] = (char)(data[i] ^ (1 << i % 8));
-        stg_test_file("c", data, n);
+        stg_test_file(entry, data, n);
         check_damaged("one two three ", text);
         data[i] = (char)(data[i] ^ (1 << i % 8));
     }
@@ -381,6 +477,9 @@ static const struct stg_test tests[] = {
     TEST(a_part_of_it_is_enough),
     TEST(too_much_for_the_memory_is_reported),
     TEST(a_whole_epoch_makes_the_file_and_the_next_pass_reads_it),
+    TEST(each_content_has_its_own_entry),
+    TEST(a_file_that_changes_meanwhile_makes_no_entry),
+    TEST(each_user_has_an_own_entry),
     TEST(within_a_pass_the_file_is_read_from_the_second_epoch_on),
     TEST(an_epoch_with_an_error_makes_no_file),
     TEST(what_is_not_this_cache_is_refused_and_left_alone),

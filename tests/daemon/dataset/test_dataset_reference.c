@@ -8,8 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
+#include "tests/daemon/format/golden_npy.h"
+#include "tests/daemon/format/golden_tar.h"
+#include "tests/daemon/format/golden_tfrecord.h"
 
 static char *items(const char *text, uint64_t pass)
 {
@@ -68,6 +72,79 @@ static void a_file_that_is_missing_ends_a_reader_also_when_errors_are_ignored(vo
         CHECK_INT(stg_dataset_next(dataset, &block, &err), -STAGER_NOT_FOUND);
         CHECK_CONTAINS(err.text, "/m2");
     }
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+/* Of m1, m2 and m3 the second is missing, when it is opened. Returns the number of
+ * elements and of errors with that code. */
+static void drain_without_m2(const char *reader, int *ret_n, int *ret_missing)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"$DIR/m*\", shuffle: false}\n- %s\n", reader);
+    struct stg_dataset_env env = stg_test_env();
+    env.ignored_codes = STG_CODE_BIT(STAGER_NOT_FOUND);
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    unlink(stg_test_path("m2"));
+    *ret_n = *ret_missing = 0;
+    for (struct stg_block *block; (block = stg_test_next(dataset)) != NULL;) {
+        *ret_missing += block->error.code == -STAGER_NOT_FOUND;
+        *ret_n += block->error.code == 0;
+        if (block->error.code != 0)
+            CHECK_CONTAINS(block->error.text, "/m2");
+        stg_block_unref(block);
+    }
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void a_file_that_is_missing_is_an_item_of_each_reader_where_that_is_ignored(void)
+{
+    static const struct {
+        const char *reader;
+        const void *data;
+        size_t bytes;
+        int n; /* elements of a file */
+    } rows[] = {
+        {"text_line", "a\nb\n", 4, 2},
+        {"csv", "1,2\n", 4, 1},
+        {"jsonl", "{}\n", 3, 1},
+        {"read_file", "abc", 3, 1},
+        {"fixed_length_record: {record_bytes: 2}", "abcd", 4, 2},
+        {"tfrecord", golden_plain, sizeof(golden_plain),
+         sizeof(golden_bytes) / sizeof(golden_bytes[0])},
+        {"npy: {dtype: float32, shape: [2, 3]}", npy_grid, sizeof(npy_grid), -1},
+        {"tar: {parts: [y, x]}", tar_small, sizeof(tar_small), -1},
+        {"interleave: {reader: text_line}", "a\n", 2, 1},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        static const char *const names[] = {"m1", "m2", "m3"};
+        int n, n_missing;
+        for (int k = 0; k < 3; k++)
+            stg_test_file(names[k], rows[i].data, rows[i].bytes);
+        drain_without_m2(rows[i].reader, &n, &n_missing);
+        if (n_missing != 1)
+            FAIL("%s: %d errors", rows[i].reader, n_missing);
+        if (rows[i].n < 0 ? n == 0 || n % 2 != 0 : n != 2 * rows[i].n)
+            FAIL("%s: %d elements", rows[i].reader, n);
+    }
+}
+
+static void a_pattern_without_a_file_is_left_out_where_that_is_ignored(void)
+{
+    stg_log_set_level(STG_LOG_ERROR);
+    STG_TEST_FILE("a", "1\n");
+    struct stg_dataset_env env = stg_test_env();
+    env.ignored_codes = STG_CODE_BIT(STAGER_NOT_FOUND);
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset = stg_test_open_text(
+        "dataset:\n- files: {pattern: [\"$DIR/none\", \"$DIR/a\", \"$DIR/no/*\"]}\n"
+        "- text_line\n",
+        &env, &spec);
+    stg_block_unref(stg_test_next(dataset));
+    CHECK(stg_test_next(dataset) == NULL);
     stg_dataset_destroy(dataset);
     stg_pipeline_spec_destroy(spec);
 }
@@ -220,6 +297,8 @@ static void steps_of_one_thread_each_come_to_their_end(void)
 static const struct stg_test tests[] = {
     TEST(of_three_bad_rows_and_a_good_one_the_good_one_is_left),
     TEST(a_file_that_is_missing_ends_a_reader_also_when_errors_are_ignored),
+    TEST(a_file_that_is_missing_is_an_item_of_each_reader_where_that_is_ignored),
+    TEST(a_pattern_without_a_file_is_left_out_where_that_is_ignored),
     TEST(a_file_that_is_missing_costs_interleave_itself_alone),
     TEST(of_two_failures_in_a_parallel_batch_the_lowest_is_reported_first),
     TEST(epochs_and_passes_are_reshuffled_only_on_request),

@@ -86,9 +86,12 @@ static void a_map_that_makes_elements_larger_goes_behind_shuffle(void)
     snprintf(text, sizeof(text), "%s%s%s- take: {count: 9}\n%s", RANGE, SHUFFLE, grows,
              BATCH);
     is_silent(text);
-    is_silent("dataset:\n- files: {pattern: /x}\n- text_line\n"
-              "- map: {graph: {c: {op: decode_csv, input: record, record_defaults: [0, "
-              "0]}}, output: [\"c:0\", \"c:1\"]}\n" SHUFFLE BATCH);
+    /* Of strings nothing is known: no advice about the buffer of shuffle. */
+    says("dataset:\n- files: {pattern: /x}\n- text_line\n"
+         "- map: {graph: {c: {op: decode_csv, input: record, record_defaults: [0, "
+         "0]}}, output: [\"c:0\", \"c:1\"]}\n" SHUFFLE BATCH,
+         "step map (line 4) before batch (line 6): ",
+         "; better: files, text_line, shuffle, batch, map");
 }
 
 static void work_on_what_is_left_out_is_seen(void)
@@ -124,7 +127,10 @@ static void a_cheap_map_before_batch_belongs_in_the_graph(void)
 {
     says(RANGE TWICE BATCH, "step map (line 3) before batch (line 4): ",
          "as nodes of the pipeline's `graph:`");
-    is_silent(RANGE TWICE SHUFFLE BATCH);
+    says(RANGE TWICE SHUFFLE BATCH, "step map (line 3) before batch (line 5): ",
+         "; better: range, shuffle, batch, map");
+    is_silent(RANGE TWICE "- filter: {graph: {p: {op: less, input: [value, value]}}, "
+                          "predicate: p}\n" BATCH);
 }
 
 static void a_map_of_single_elements_may_use_all_cpus(void)
@@ -134,6 +140,53 @@ static void a_map_of_single_elements_may_use_all_cpus(void)
     is_silent(RANGE "- map: {graph: {one: {op: constant, value: 1, dtype: int64}, "
                     "row: {op: stack, input: [value, one]}}, output: {value: value, "
                     "row: row}, num_parallel_calls: 2}\n" BATCH);
+}
+
+/* What the guide "Better performance with tf.data" advises, with its pipelines as
+ * steps. */
+static void the_examples_of_the_guide_get_its_advice(void)
+{
+#define FILES "dataset:\n- files: {pattern: /x}\n"
+#define PHOTOS FILES "- read_file\n"
+#define DECODE                                                                           \
+    "- map: {graph: {image: {op: decode_image, input: bytes}}, output: {image: image}, " \
+    "num_parallel_calls: auto}\n"
+#define RESIZE                                                                           \
+    "- map: {graph: {image: {op: decode_image, input: bytes}, small: {op: "              \
+    "resize_bilinear, input: image, size: [224, 224]}}, output: {image: small}, "        \
+    "num_parallel_calls: "                                                               \
+    "auto}\n"
+    static const struct {
+        const char *text, *advice, *better;
+    } rows[] = {
+        {PHOTOS DECODE SHUFFLE, "the buffer of shuffle holds what map makes",
+         "; better: files, read_file, shuffle, map"},
+        {PHOTOS RESIZE SHUFFLE, "the buffer of shuffle holds what map makes",
+         "; better: files, read_file, shuffle, map"},
+        {PHOTOS DECODE "- prefetch: {buffer_size: 4}\n",
+         "the buffer of prefetch holds what map makes",
+         "; better: files, read_file, prefetch, map"},
+        {PHOTOS DECODE "- cache\n", "the cache holds what map makes",
+         "; better: files, read_file, cache, map"},
+        {RANGE "- repeat: {count: 2}\n" SHUFFLE BATCH, "epochs mix",
+         "; better: range, shuffle, repeat, batch"},
+        {RANGE TWICE BATCH, "behind batch it runs once for each batch",
+         "; better: range, batch, map"},
+        {RANGE TWICE "- repeat: {count: 2}\n" BATCH,
+         "behind batch it runs once for each batch",
+         "; better: range, repeat, batch, map"},
+        {RANGE "- map: {graph: {one: {op: constant, value: 1, dtype: int64}, row: {op: "
+               "stack, input: [value, one]}, x: {op: reduce_sum, input: row}}, output: "
+               "{value: x}, num_parallel_calls: 4096}\n" BATCH,
+         "num_parallel_calls 4096 is far above the ", "num_parallel_calls: auto finds"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        says(rows[i].text, "step ", rows[i].advice);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CHECK_CONTAINS(advice(rows[i].text), rows[i].better);
+    is_silent(PHOTOS SHUFFLE RESIZE BATCH);
+    is_silent(PHOTOS "- cache\n" SHUFFLE "- repeat: {count: 2}\n" BATCH
+                     "- prefetch: {buffer_size: 2}\n");
 }
 
 static void files_far_away_are_read_at_once(void)
@@ -160,6 +213,7 @@ static const struct stg_test tests[] = {
     TEST(errors_are_left_out_before_batches_are_made),
     TEST(a_cheap_map_before_batch_belongs_in_the_graph),
     TEST(a_map_of_single_elements_may_use_all_cpus),
+    TEST(the_examples_of_the_guide_get_its_advice),
     TEST(files_far_away_are_read_at_once),
 };
 
