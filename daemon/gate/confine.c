@@ -18,14 +18,6 @@
 
 #define MAX_BYTES (1ull << 30)
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 static int system_error(const char *what, struct stg_err *err)
 {
     return stg_err(err, -STAGER_INTERNAL, "%s: %s", what, strerror(errno));
@@ -80,7 +72,7 @@ int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err)
         return system_error("no_new_privs", err);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_NOFILE, STG_GATE_MAX_FILES);
-#ifndef SANITIZED
+#ifndef STG_SANITIZED
     limit(RLIMIT_AS, MAX_BYTES);
 #endif
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -100,7 +92,7 @@ int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err)
 #define ARCH AUDIT_ARCH_AARCH64
 #endif
 
-#if defined(ARCH) && !defined(SANITIZED)
+#if defined(ARCH) && !defined(STG_SANITIZED)
 
 #define LOAD(field)                                                                      \
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, field))

@@ -455,7 +455,7 @@ static void canonical(bool before)
 
 void play_run(const struct cast *the_cast)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef STG_SANITIZED
     SKIP("sanitizers do not follow fibers");
 #endif
     cast = the_cast;

@@ -170,7 +170,7 @@ static long rss_at_rest(pid_t pid, long wanted)
 
 static void deleted_pipelines_leave_no_memory_behind(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef STG_SANITIZED
     SKIP("a sanitizer's malloc keeps what was freed");
 #endif
     struct fixture fixture;

@@ -380,7 +380,7 @@ static void work_on(struct stager_stream *stream, int n)
 
 static void of_items_that_take_no_time_one_runner_makes_all(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef STG_SANITIZED
     SKIP("under a sanitizer every item takes its time");
 #endif
     struct fixture fixture;

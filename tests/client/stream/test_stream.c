@@ -351,14 +351,6 @@ static void a_client_is_called_after_program_and_process(void)
     fake_finish(&fake, stream);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 static int64_t *writable(const struct stager_batch *batch)
 {
     struct stager_tensor x;
@@ -438,7 +430,7 @@ static void take_without_system_calls(void)
 
 static void a_ready_batch_costs_no_system_call(void)
 {
-#ifdef SANITIZED
+#ifdef STG_SANITIZED
     SKIP("a sanitizer makes calls of its own");
 #endif
     pid_t pid = fork();
