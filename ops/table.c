@@ -70,7 +70,9 @@ extern const struct stg_op stg_op_reduce_mean;
 extern const struct stg_op stg_op_reduce_sum;
 extern const struct stg_op stg_op_relu;
 extern const struct stg_op stg_op_reshape;
+extern const struct stg_op stg_op_resize;
 extern const struct stg_op stg_op_resize_bilinear;
+extern const struct stg_op stg_op_resize_shorter_side;
 extern const struct stg_op stg_op_scatter_add;
 extern const struct stg_op stg_op_sequence_mask;
 extern const struct stg_op stg_op_sigmoid;
@@ -167,7 +169,9 @@ static const struct stg_op *const ops[] = {
     &stg_op_reduce_sum,
     &stg_op_relu,
     &stg_op_reshape,
+    &stg_op_resize,
     &stg_op_resize_bilinear,
+    &stg_op_resize_shorter_side,
     &stg_op_scatter_add,
     &stg_op_sequence_mask,
     &stg_op_sigmoid,

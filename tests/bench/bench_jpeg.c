@@ -7,6 +7,10 @@
  * and normalizes the same parts. The sides take turns, and the best time of each image
  * counts. Rates are per second of CPU.
  *
+ * For validation: a shorter side of 256, of that the middle 224 x 224, with antialias
+ * (what decodes no more than the middle is made of, and what decodes all), and
+ * interpolated between four pixels.
+ *
  * Also the complete pipeline: files, read_file, the same chain in a map, batches of 50.
  *
  * STAGER_BENCH_IMAGES names a folder of JPEG files; without it the benchmark makes them:
@@ -318,6 +322,13 @@ static double best_pipeline_of_made(double seconds)
 
 /* ---- figures ---- */
 
+enum { OURS, ALL, DCT, DECODED, ANTIALIAS, MIDDLE, MIDDLE_ALL, MIDDLE_FOUR };
+
+static double over(const struct contestant *all, int a, int b)
+{
+    return all[a].images_per_s / all[b].images_per_s;
+}
+
 static void tell(const struct contestant *all, size_t n, double piped,
                  const struct bench_options *options)
 {
@@ -328,10 +339,15 @@ static void tell(const struct contestant *all, size_t n, double piped,
         printf("{\"bench\": \"jpeg\", \"images\": %zu, \"images_per_s\": %.1f, "
                "\"baseline_images_per_s\": %.1f, \"decode_images_per_s\": %.1f, "
                "\"dct_scaling_images_per_s\": %.1f, \"pipeline_images_per_s\": %.1f, "
-               "\"ratio\": %.3f, \"dct_scaling_ratio\": %.3f}\n",
-               n_files, all[0].images_per_s, all[1].images_per_s, all[3].images_per_s,
-               all[2].images_per_s, piped, all[0].images_per_s / all[1].images_per_s,
-               all[2].images_per_s / all[1].images_per_s);
+               "\"antialias_images_per_s\": %.1f, \"validation_images_per_s\": %.1f, "
+               "\"ratio\": %.3f, \"dct_scaling_ratio\": %.3f, "
+               "\"antialias_ratio\": %.3f, \"validation_ratio\": %.3f, "
+               "\"validation_antialias_ratio\": %.3f}\n",
+               n_files, all[OURS].images_per_s, all[ALL].images_per_s,
+               all[DECODED].images_per_s, all[DCT].images_per_s, piped,
+               all[ANTIALIAS].images_per_s, all[MIDDLE].images_per_s,
+               over(all, OURS, ALL), over(all, DCT, ALL), over(all, ANTIALIAS, OURS),
+               over(all, MIDDLE, MIDDLE_ALL), over(all, MIDDLE, MIDDLE_FOUR));
 }
 
 int main(int argc, char **argv)
@@ -359,6 +375,21 @@ int main(int argc, char **argv)
                  "a = random_resized_crop(f) size=[224, 224] seed=1 "
                  "dct_scaling=true\n" CHAIN},
         {.name = "only decoded", .decodes = true},
+        {.name = "antialias",
+         .text = "element f string []\n"
+                 "a = random_resized_crop(f) size=[224, 224] seed=1 "
+                 "antialias=true\n" CHAIN},
+        {.name = "middle",
+         .text = "element f string []\nr = resize_shorter_side(f) size=256\n"
+                 "a = center_crop(r) size=[224, 224]\n" CHAIN},
+        {.name = "middle, all",
+         .text = "element f uint8 [-1, -1, 3]\nr = resize_shorter_side(f) size=256\n"
+                 "a = center_crop(r) size=[224, 224]\n" CHAIN,
+         .decodes = true},
+        {.name = "middle, four",
+         .text = "element f string []\n"
+                 "r = resize_shorter_side(f) size=256 antialias=false\n"
+                 "a = center_crop(r) size=[224, 224]\n" CHAIN},
     };
     size_t n = sizeof(all) / sizeof(all[0]);
     struct decoder decoder;

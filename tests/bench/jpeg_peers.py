@@ -8,7 +8,8 @@ whichever this Python has, compared with stager's pipeline in bench_jpeg.
 Files are read, decoded, cropped and resized to 224 x 224, flipped, normalized, channels first, and
 batched by 50; one thread each. Results are images per second of CPU, of all threads, the best of several
 epochs. TensorFlow decodes the crop alone, with its own default DCT; Pillow resizes with antialias.
-The last line is one JSON object; a ratio is stager's rate over the peer's.
+With PyTorch, also the validation recipe: a shorter side of 256, the middle 224 x 224, by torchvision where it
+is installed. The last line is one JSON object; a ratio is stager's rate over the peer's.
 """
 import glob
 import json
@@ -69,6 +70,24 @@ def by_torch(files, seconds):
     return best_rate(torch.utils.data.DataLoader(Files(), batch_size=BATCH), len(files), seconds)
 
 
+def validation(files, seconds):
+    """Decoded, resized with antialias and cropped by torchvision on Pillow's images; no batches, no normalization."""
+    import torch
+    from PIL import Image
+    from torchvision.transforms.v2 import functional
+    torch.set_num_threads(1)
+
+    def one(path):
+        with Image.open(path) as image:
+            return functional.center_crop(functional.resize(image.convert("RGB"), [256]), [224, 224])
+
+    class Files:
+        def __iter__(self):
+            return (torch.zeros(1) for path in files if one(path) is not None)
+
+    return best_rate(Files(), len(files), seconds)
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
@@ -87,6 +106,13 @@ def main():
         found[f"{name}_images_per_s"] = round(rate, 1)
         found[f"{name}_ratio"] = round(found["images_per_s"] / rate, 2)
         print(f"{name:10} {rate:7.1f} images/s a core, ours {found['images_per_s']:.1f}")
+    try:
+        rate = validation(files, seconds)
+        found["torchvision_validation_images_per_s"] = round(rate, 1)
+        found["torchvision_validation_ratio"] = round(ours["validation_images_per_s"] / rate, 2)
+        print(f"validation by torchvision {rate:7.1f} images/s a core, ours {ours['validation_images_per_s']:.1f}")
+    except ImportError as e:
+        print(f"validation: {e}")
     print(json.dumps(found))
 
 

@@ -71,6 +71,10 @@ const struct op_case op_rows[] = {
     {"random_flip", "", "int16[2, 1, 2, 1] 1 2 3 4", NULL, NULL, 0},
     {"random_resized_crop", "size=[2, 2]", "float32[2, 2, 2, 1] 1 2 3 4 5 6 7 8", NULL,
      NULL, 0},
+    {"resize", "size=[1, 2]", "uint8[2, 2, 3, 1] 1 2 3 4 5 6 7 8 9 10 11 12", NULL, NULL,
+     0},
+    {"resize_shorter_side", "size=1", "uint8[2, 2, 3, 1] 1 2 3 4 5 6 7 8 9 10 11 12",
+     NULL, NULL, 0},
     {"decode_raw", "out_type=\"uint8\"", "string[3] \"ab\" \"cd\" \"e\"", NULL, NULL, 2},
     /* Ops that are not split, and ops with an output made before anything runs. */
     {"identity", "", "string[3] \"a\" \"\" \"bc\"", NULL, NULL, 0},

@@ -9,18 +9,6 @@
 #include "ops/kernels/image/image.h"
 #include "ops/kernels/image/reader.h"
 
-#define ENCODED                                                                          \
-    {.name = "channels",                                                                 \
-     .type = STG_PARAM_INT,                                                              \
-     .min = 1,                                                                           \
-     .max = 3,                                                                           \
-     .preset = "3",                                                                      \
-     .help = "of an encoded image: 1 or 3"},                                             \
-    {                                                                                    \
-        .name = "max_pixels", .type = STG_PARAM_INT, .min = 1, .max = INT64_C(1) << 31,  \
-        .preset = "67108864",                                                            \
-        .help = "a larger encoded image is an error, and is not decoded"                 \
-    }
 #define SEED                                                                             \
     {                                                                                    \
         .name = "seed", .type = STG_PARAM_INT,                                           \
@@ -30,11 +18,12 @@
 static const struct stg_param center_params[] = {
     {.name = "size",
      .type = STG_PARAM_SHAPE,
-     .help = "[height, width] of what stays; or central_fraction"},
+     .help = "[height, width] of what stays, as torchvision's CenterCrop; or "
+             "central_fraction"},
     {.name = "central_fraction",
      .type = STG_PARAM_FLOAT,
      .help = "of each side, above 0, up to 1"},
-    ENCODED,
+    STG_IMAGE_PARAMS_ENCODED,
 };
 
 static const struct stg_param random_params[] = {
@@ -43,7 +32,7 @@ static const struct stg_param random_params[] = {
      .required = true,
      .help = "[height, width] of what stays"},
     SEED,
-    ENCODED,
+    STG_IMAGE_PARAMS_ENCODED,
 };
 
 static const struct stg_param resized_params[] = {
@@ -64,8 +53,12 @@ static const struct stg_param resized_params[] = {
      .preset = "false",
      .help = "of an encoded image: a JPEG is decoded 2, 4 or 8 times smaller where the "
              "crop is at least so many times the result; faster, other pixels"},
+    {.name = "antialias",
+     .type = STG_PARAM_BOOL,
+     .preset = "false",
+     .help = "a smaller result averages all pixels, as torchvision's does; false: four"},
     SEED,
-    ENCODED,
+    STG_IMAGE_PARAMS_ENCODED,
 };
 
 /* A plan of that kind, and its output's dimensions. */
@@ -170,6 +163,8 @@ static int infer_resized(struct stg_op_infer *ctx, struct stg_err *err)
     if (rc < 0)
         return rc;
     plan->dct_scaling = stg_attr_bool(node->attrs, node->n_attrs, "dct_scaling", false);
+    plan->resize.antialias =
+        stg_attr_bool(node->attrs, node->n_attrs, "antialias", false);
     if (plan->dct_scaling && plan->options == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "dct_scaling is done by the decoder; give the op the bytes of "
@@ -179,7 +174,8 @@ static int infer_resized(struct stg_op_infer *ctx, struct stg_err *err)
 
 const struct stg_op stg_op_center_crop = {
     .name = "center_crop",
-    .summary = "The middle of an image; as tf.image.central_crop, or of a given size.",
+    .summary = "The middle of an image; of a given size as torchvision's CenterCrop, or "
+               "as tf.image.central_crop.",
     STG_PARAMS(center_params),
     .min_inputs = 1,
     .max_inputs = 1,

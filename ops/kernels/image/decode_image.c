@@ -35,6 +35,7 @@ static const struct stg_param jpeg_params[] = {
      .type = STG_PARAM_STRING,
      .preset = "INTEGER_ACCURATE",
      .help = "or INTEGER_FAST, which is less exact"},
+    STG_IMAGE_PARAM_ORIENTATION,
     MAX_PIXELS,
 };
 
@@ -44,10 +45,12 @@ static const struct stg_param png_params[] = {
      .type = STG_PARAM_DTYPE,
      .preset = "uint8",
      .help = "uint8, or uint16: samples of 16 bits as they are"},
+    STG_IMAGE_PARAM_ORIENTATION,
     MAX_PIXELS,
 };
 
-static const struct stg_param image_params[] = {CHANNELS, TRY_RECOVER, MAX_PIXELS};
+static const struct stg_param image_params[] = {CHANNELS, TRY_RECOVER,
+                                                STG_IMAGE_PARAM_ORIENTATION, MAX_PIXELS};
 
 static int check_window(const struct stg_component *window, struct stg_err *err)
 {
@@ -69,14 +72,17 @@ static int infer(struct stg_op_infer *ctx, unsigned formats, struct stg_err *err
     if (input->dtype != STAGER_STRING || input->ndim != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "input \"%s\" is not one string; images differ in size: decode "
-                       "each in a map step, or give the strings to "
+                       "each in a map step, or give the strings to resize or "
                        "random_resized_crop",
                        input->name);
     int rc = stg_image_read_options(ctx, formats, 0, &options, err);
     if (rc == 0)
         rc = stg_image_infer(ctx, &options, &plan, &output, err);
-    if (rc < 0 || ctx->n_inputs == 1)
+    if (rc < 0)
         return rc;
+    plan->whole = ctx->n_inputs == 1;
+    if (plan->whole)
+        return 0;
     plan->stages |= STG_IMAGE_CROP;
     plan->crop.kind = STG_IMAGE_CROP_GIVEN;
     return check_window(&ctx->inputs[1], err);

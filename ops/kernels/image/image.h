@@ -3,7 +3,7 @@
  * What the ops for images share. All of them but color_jitter do some stages of one
  * chain, in this order:
  *
- *     decode, crop, resize, flip, normalize
+ *     decode, crop, resize, part (a crop of the resized image), flip, normalize
  *
  * so that they have one plan, one run and one absorb: an op takes over what readers do
  * whose stages come later, and an image passes through all of them row by row. The values
@@ -40,8 +40,9 @@ enum stg_image_stage {
     STG_IMAGE_DECODE = 1,
     STG_IMAGE_CROP = 2,
     STG_IMAGE_RESIZE = 4,
-    STG_IMAGE_FLIP = 8,
-    STG_IMAGE_NORMALIZE = 16,
+    STG_IMAGE_PART = 8,
+    STG_IMAGE_FLIP = 16,
+    STG_IMAGE_NORMALIZE = 32,
 };
 
 enum stg_image_crop_kind {
@@ -60,8 +61,17 @@ struct stg_image_crop {
 };
 
 struct stg_image_resize {
-    int64_t height, width;
+    int64_t height, width; /* 0: shorter_side says them */
+    int64_t shorter_side;
     bool half_pixel_centers, align_corners;
+    bool antialias; /* the other two are then true and false */
+};
+
+/* One axis of an image and of what it is resized to. */
+struct stg_image_axis {
+    int64_t in, out;    /* pixels of both, as a whole */
+    int64_t first, n;   /* of the result that are wanted */
+    int64_t base, have; /* of the image that are there */
 };
 
 struct stg_image_flip {
@@ -82,8 +92,9 @@ struct stg_image_plan {
     const struct stg_image_options
         *options;     /* the input is encoded; NULL: it is pixels */
     bool dct_scaling; /* RANDOM_RESIZED: the decoder may do a part of the resize */
+    bool whole;       /* the image is read to its end, whatever is wanted of it */
     int dtype;        /* of the output */
-    struct stg_image_crop crop;
+    struct stg_image_crop crop, part;
     struct stg_image_resize resize;
     struct stg_image_flip flip;
     struct stg_image_normalize normalize;
@@ -103,6 +114,26 @@ int stg_image_size(const struct stg_node *node, const char *name, int64_t *ret_h
 
 /* May it be resized or normalized: is it uint8, uint16 or float32? */
 int stg_image_check_float(const struct stg_component *input, struct stg_err *err);
+
+/* The attributes of an op that reads encoded images too. */
+#define STG_IMAGE_PARAMS_ENCODED                                                         \
+    {.name = "channels",                                                                 \
+     .type = STG_PARAM_INT,                                                              \
+     .min = 1,                                                                           \
+     .max = 3,                                                                           \
+     .preset = "3",                                                                      \
+     .help = "of an encoded image: 1 or 3"},                                             \
+        STG_IMAGE_PARAM_ORIENTATION,                                                     \
+    {                                                                                    \
+        .name = "max_pixels", .type = STG_PARAM_INT, .min = 1, .max = INT64_C(1) << 31,  \
+        .preset = "67108864",                                                            \
+        .help = "a larger encoded image is an error, and is not decoded"                 \
+    }
+#define STG_IMAGE_PARAM_ORIENTATION                                                      \
+    {                                                                                    \
+        .name = "apply_exif_orientation", .type = STG_PARAM_BOOL, .preset = "false",     \
+        .help = "of an encoded image: turned and mirrored as its EXIF data say"          \
+    }
 
 /* The plan resizes to the attribute `size`, with half-pixel centres; the output follows.
  */
@@ -125,16 +156,29 @@ int stg_image_run(struct stg_op_run *ctx, struct stg_err *err);
 const void *stg_image_absorb(const void *plan, struct stg_absorb *readers, size_t n,
                              struct stg_bump *bump);
 
+/* The size of what is resized. INVALID_ARGUMENT: a side would have more than
+ * STG_IMAGE_MAX_SIDE pixels, or there are none to resize. */
+int stg_image_resized(const struct stg_image_resize *resize, int64_t height,
+                      int64_t width, int64_t *ret_height, int64_t *ret_width,
+                      struct stg_err *err);
+
+/* taps.c: sets base and have to what the pixels that are wanted are made of. */
+void stg_image_narrow(const struct stg_image_resize *resize, struct stg_image_axis *axis);
+
 /* window.c: the window of image `row`, of that size. INVALID_ARGUMENT. */
 int stg_image_window(const struct stg_image_crop *crop, const struct stg_op_run *ctx,
                      uint64_t row, int64_t height, int64_t width,
                      struct stg_image_window *ret, struct stg_err *err);
 
-/* draw.c: the image, resized, flipped and normalized, as the plan says. Errors are
- * the reader's. */
+/* draw.c: the image, resized, flipped and normalized, as the plan says. The image is what
+ * is there along both axes. Errors are the reader's. */
+struct stg_image_view {
+    struct stg_image_axis y, x;
+    bool flip_y, flip_x;
+};
 struct stg_image_memory;
 int stg_image_draw(const struct stg_image_plan *plan, const struct stg_image *image,
-                   bool flip_x, bool flip_y, struct stg_image_memory *memory, void *out,
-                   struct stg_err *err);
+                   const struct stg_image_view *view, struct stg_image_memory *memory,
+                   void *out, struct stg_err *err);
 
 #endif

@@ -147,6 +147,22 @@ static void choose_colors(struct stg_image_reader *reader, struct jpeg *jpeg)
     jpeg->c.dct_method = options->fast_dct ? JDCT_IFAST : JDCT_ISLOW;
 }
 
+/* EXIF is an APP1 marker that begins so. */
+#define EXIF (JPEG_APP0 + 1)
+static const char exif_begin[6] = "Exif\0";
+
+static int orientation_of(const struct jpeg *jpeg)
+{
+    size_t n = sizeof(exif_begin);
+    for (const struct jpeg_marker_struct *m = jpeg->c.marker_list; m != NULL;
+         m = m->next) {
+        if (m->marker == EXIF && m->data_length > n &&
+            memcmp(m->data, exif_begin, n) == 0)
+            return stg_image_exif_orientation(m->data + n, m->data_length - n);
+    }
+    return 1;
+}
+
 static int jpeg_open(struct stg_image_reader *reader, const uint8_t *bytes, size_t n,
                      struct stg_err *err)
 {
@@ -155,7 +171,10 @@ static int jpeg_open(struct stg_image_reader *reader, const uint8_t *bytes, size
     if (setjmp(jpeg->jump) != 0)
         return fail(jpeg, err);
     create(jpeg, bytes, n);
+    if (reader->options->apply_exif_orientation)
+        jpeg_save_markers(&jpeg->c, EXIF, 0xffff);
     jpeg_read_header(&jpeg->c, TRUE);
+    reader->orientation = orientation_of(jpeg);
     int rc = stg_image_check_size(reader, jpeg->c.image_height, jpeg->c.image_width, err);
     if (rc < 0)
         return rc;

@@ -18,11 +18,25 @@ struct stg_image_taps {
     int64_t n;
 };
 
+/* Likewise with antialias: n_taps pixels from `low` on, each with its weight. */
+struct stg_image_weights {
+    int32_t *low;
+    float *weights; /* n_taps for each pixel of the result */
+    int64_t n_taps, n;
+};
+
 struct stg_image_kernels {
     const char *name;
     /* Three channels of bytes; `bytes` may be read from `row` on. */
     void (*take_rgb)(const uint8_t *row, int64_t bytes, const struct stg_image_taps *taps,
                      float *planes, int64_t stride);
+    /* out[i] = the sum of rows[k][i] * weights[k]. */
+    void (*blend)(const uint8_t *const *rows, const float *weights, int64_t n_rows,
+                  int64_t n, float *out);
+    /* Three channels, one after the other in each pixel of `row`, behind which one more
+     * float may be read. */
+    void (*gather_rgb)(const float *row, const struct stg_image_weights *weights,
+                       float *planes, int64_t stride);
     /* out[i] = top[i] + (bottom[i] - top[i]) * lerp; bottom NULL: top[i]. */
     void (*mix)(const float *top, const float *bottom, float lerp, int64_t n, float *out);
     /* (that - mean) / std, as float or as float16. */

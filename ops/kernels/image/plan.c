@@ -149,6 +149,8 @@ int stg_image_read_options(struct stg_op_infer *ctx, unsigned formats, int chann
         .ratio = (int)stg_attr_int(attrs, n, "ratio", 1),
         .fancy_upscaling = stg_attr_bool(attrs, n, "fancy_upscaling", true),
         .try_recover_truncated = stg_attr_bool(attrs, n, "try_recover_truncated", false),
+        .apply_exif_orientation =
+            stg_attr_bool(attrs, n, "apply_exif_orientation", false),
         .max_pixels = stg_attr_int(attrs, n, "max_pixels", MAX_PIXELS)};
     if (formats != STG_IMAGE_PNG && ret->channels == 4)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

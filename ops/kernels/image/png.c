@@ -47,6 +47,14 @@ static int native_channels(struct png *png)
     }
 }
 
+static int orientation_of(struct png *png)
+{
+    struct spng_exif exif;
+    if (spng_get_exif(png->ctx, &exif) != 0)
+        return 1;
+    return stg_image_exif_orientation((const uint8_t *)exif.data, exif.length);
+}
+
 static int png_open(struct stg_image_reader *reader, const uint8_t *bytes, size_t n,
                     struct stg_err *err)
 {
@@ -65,6 +73,8 @@ static int png_open(struct stg_image_reader *reader, const uint8_t *bytes, size_
     rc = stg_image_check_size(reader, reader->height, reader->width, err);
     if (rc < 0)
         return rc;
+    if (reader->options->apply_exif_orientation)
+        reader->orientation = orientation_of(png);
     reader->channels = reader->options->channels;
     if (reader->channels == 0)
         reader->channels = native_channels(png);

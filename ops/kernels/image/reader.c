@@ -54,7 +54,8 @@ int stg_image_reader_open(struct stg_image_reader *reader, const uint8_t *bytes,
                           const struct stg_image_options *options,
                           struct stg_image_memory *memory, struct stg_err *err)
 {
-    *reader = (struct stg_image_reader){.options = options, .memory = memory};
+    *reader =
+        (struct stg_image_reader){.options = options, .memory = memory, .orientation = 1};
     int rc = find_codec(reader, bytes, n, err);
     if (rc < 0)
         return rc;

@@ -22,14 +22,17 @@ struct stg_image_options {
     bool fancy_upscaling;
     bool fast_dct;
     bool try_recover_truncated;
+    bool apply_exif_orientation;
     int64_t max_pixels;
 };
 
 /* Memory that one image after the other uses; begins with bump set, the rest zeroed. */
 enum stg_image_room {
-    STG_IMAGE_ROOM_STATE, /* of a reader */
-    STG_IMAGE_ROOM_ROW,   /* likewise */
+    STG_IMAGE_ROOM_STATE,  /* of a reader */
+    STG_IMAGE_ROOM_ROW,    /* likewise */
+    STG_IMAGE_ROOM_TURNED, /* an image that EXIF turns */
     STG_IMAGE_ROOM_TAPS,
+    STG_IMAGE_ROOM_ROWS, /* of the image, that a resize looks at together */
     STG_IMAGE_ROOM_FLOATS,
     STG_IMAGE_N_ROOMS
 };
@@ -54,6 +57,7 @@ struct stg_image_reader {
     struct stg_image_memory *memory;
     int64_t height, width;          /* of what is read: after the ratio */
     int channels;                   /* likewise */
+    int orientation;                /* of EXIF, 1 to 8; 1: as it is, or not asked for */
     struct stg_image_window window; /* once started */
     int64_t n_rows;                 /* of the window, given out */
     const struct stg_image_codec *codec;
@@ -83,6 +87,16 @@ int stg_image_reader_row(struct stg_image_reader *reader, const void **ret,
                          struct stg_err *err);
 int stg_image_reader_end(struct stg_image_reader *reader, struct stg_err *err);
 
+/* orient.c: the image of a reader as its orientation shows it. Windows are then those of
+ * the turned image, of that size. */
+void stg_image_turned_size(const struct stg_image_reader *reader, int64_t *ret_height,
+                           int64_t *ret_width);
+
+/* Starts, reads and ends; a window of the turned image, in memory. */
+int stg_image_turned_read(struct stg_image_reader *reader,
+                          const struct stg_image_window *window, struct stg_image *ret,
+                          struct stg_err *err);
+
 /* Also after an open that failed. */
 void stg_image_reader_close(struct stg_image_reader *reader);
 
@@ -104,6 +118,10 @@ struct stg_image_codec {
 };
 
 extern const struct stg_image_codec stg_image_jpeg, stg_image_png;
+
+/* exif.c: the orientation in the `n` bytes of a TIFF structure, as EXIF has it; 1 where
+ * there is none. */
+int stg_image_exif_orientation(const uint8_t *bytes, size_t n);
 
 /* Is an image of that size to be read? INVALID_ARGUMENT names max_pixels. */
 int stg_image_check_size(const struct stg_image_reader *reader, int64_t height,

@@ -21,7 +21,7 @@ static bool has(const struct work *work, unsigned stages)
     return (work->plan->stages & stages) != 0;
 }
 
-/* Makes room for all images, which are of this size once they are cropped. */
+/* Makes room for all images, which become as large as this. */
 static int make_output(struct work *work, int64_t height, int64_t width, int64_t channels,
                        struct stg_err *err)
 {
@@ -29,10 +29,6 @@ static int make_output(struct work *work, int64_t height, int64_t width, int64_t
     int64_t shape[4] = {work->n_images};
     if (work->output.dtype != STAGER_DT_INVALID)
         return 0;
-    if (has(work, STG_IMAGE_RESIZE)) {
-        height = plan->resize.height;
-        width = plan->resize.width;
-    }
     int64_t hwc[3] = {height, width, channels}, chw[3] = {channels, height, width};
     memcpy(shape + 1, has(work, STG_IMAGE_NORMALIZE) ? chw : hwc, sizeof(hwc));
     work->image_bytes =
@@ -57,26 +53,68 @@ static int check_channels(const struct work *work, int64_t channels, struct stg_
     return 0;
 }
 
-static int draw(struct work *work, int64_t row, const struct stg_image *image,
-                struct stg_err *err)
+/* What becomes of the window of an image: how large it is resized, which part of that is
+ * wanted. All of the window is there. */
+static int make_view(const struct work *work, int64_t row,
+                     const struct stg_image_window *window, struct stg_image_view *ret,
+                     struct stg_err *err)
+{
+    const struct stg_image_plan *plan = work->plan;
+    int64_t height = window->height, width = window->width;
+    struct stg_image_window part;
+    int rc = 0;
+    if (has(work, STG_IMAGE_RESIZE))
+        rc = stg_image_resized(&plan->resize, height, width, &height, &width, err);
+    part = (struct stg_image_window){.height = height, .width = width};
+    if (rc == 0 && has(work, STG_IMAGE_PART))
+        rc = stg_image_window(&plan->part, work->ctx, (uint64_t)row, height, width, &part,
+                              err);
+    if (rc < 0)
+        return rc;
+    *ret = (struct stg_image_view){
+        .y = {window->height, height, part.y, part.height, 0, window->height},
+        .x = {window->width, width, part.x, part.width, 0, window->width}};
+    return 0;
+}
+
+static void toss(const struct work *work, int64_t row, struct stg_image_view *view)
 {
     const struct stg_image_flip *flip = &work->plan->flip;
     struct stg_op_random random;
-    uint64_t toss = 0;
+    if (!has(work, STG_IMAGE_FLIP))
+        return;
+    stg_op_random_init(&random, &work->ctx->key, flip->seed, (uint64_t)row);
+    uint64_t side = stg_op_random_next(&random) >> 62;
+    view->flip_x = flip->left_right && (side & 1) != 0;
+    view->flip_y = flip->up_down && (side & 2) != 0;
+}
+
+static int draw(struct work *work, int64_t row, const struct stg_image *image,
+                struct stg_image_view *view, struct stg_err *err)
+{
     int rc = check_channels(work, image->channels, err);
-    if (rc == 0 && has(work, STG_IMAGE_RESIZE) && (image->height < 1 || image->width < 1))
-        rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "the image has no pixels");
     if (rc == 0)
-        rc = make_output(work, image->height, image->width, image->channels, err);
+        rc = make_output(work, view->y.n, view->x.n, image->channels, err);
     if (rc < 0)
         return rc;
-    if (has(work, STG_IMAGE_FLIP)) {
-        stg_op_random_init(&random, &work->ctx->key, flip->seed, (uint64_t)row);
-        toss = stg_op_random_next(&random) >> 62;
-    }
-    return stg_image_draw(work->plan, image, flip->left_right && (toss & 1) != 0,
-                          flip->up_down && (toss & 2) != 0, &work->memory,
-                          output_of(work, row), err);
+    toss(work, row, view);
+    return stg_image_draw(work->plan, image, view, &work->memory, output_of(work, row),
+                          err);
+}
+
+/* Leaves out of the window what no pixel that is wanted is made of. */
+static void narrow(const struct work *work, struct stg_image_window *window,
+                   struct stg_image_view *view)
+{
+    const struct stg_image_plan *plan = work->plan;
+    if (!has(work, STG_IMAGE_PART) || plan->whole)
+        return;
+    stg_image_narrow(&plan->resize, &view->y);
+    stg_image_narrow(&plan->resize, &view->x);
+    window->y += view->y.base;
+    window->x += view->x.base;
+    window->height = view->y.have;
+    window->width = view->x.have;
 }
 
 /* ---- pixels ---- */
@@ -89,18 +127,22 @@ static int run_pixels(struct work *work, int64_t row, struct stg_err *err)
     struct stg_image_window window = {.height = shape[0], .width = shape[1]};
     struct stg_image image = {
         .dtype = input->dtype, .channels = shape[2], .row_bytes = shape[1] * pixel};
-    if (has(work, STG_IMAGE_CROP)) {
-        int rc = stg_image_window(&work->plan->crop, work->ctx, (uint64_t)row, shape[0],
-                                  shape[1], &window, err);
-        if (rc < 0)
-            return rc;
-    }
+    struct stg_image_view view;
+    int rc = 0;
+    if (has(work, STG_IMAGE_CROP))
+        rc = stg_image_window(&work->plan->crop, work->ctx, (uint64_t)row, shape[0],
+                              shape[1], &window, err);
+    if (rc == 0)
+        rc = make_view(work, row, &window, &view, err);
+    if (rc < 0)
+        return rc;
+    narrow(work, &window, &view);
     bytes = window.y * image.row_bytes + window.x * pixel;
     image.height = window.height;
     image.width = window.width;
     image.pixels = (const char *)input->data + row * shape[0] * image.row_bytes + bytes;
     image.end_bytes = shape[0] * image.row_bytes - bytes;
-    return draw(work, row, &image, err);
+    return draw(work, row, &image, &view, err);
 }
 
 /* ---- encoded images ---- */
@@ -137,27 +179,34 @@ static int find_window(struct work *work, struct stg_image_reader *reader, int64
                        struct stg_image_window *ret, struct stg_err *err)
 {
     const struct stg_image_plan *plan = work->plan;
-    *ret = (struct stg_image_window){.height = reader->height, .width = reader->width};
+    *ret = (struct stg_image_window){0};
+    stg_image_turned_size(reader, &ret->height, &ret->width);
     if (!has(work, STG_IMAGE_CROP))
         return 0;
-    int rc = stg_image_window(&plan->crop, work->ctx, (uint64_t)row, reader->height,
-                              reader->width, ret, err);
+    int rc = stg_image_window(&plan->crop, work->ctx, (uint64_t)row, ret->height,
+                              ret->width, ret, err);
     if (rc == 0 && plan->dct_scaling)
         shrink(reader, ratio_of(plan, ret), ret);
     return rc;
 }
 
 static int read_and_draw(struct work *work, struct stg_image_reader *reader, int64_t row,
-                         const struct stg_image_window *window, struct stg_err *err)
+                         const struct stg_image_window *window,
+                         struct stg_image_view *view, struct stg_err *err)
 {
     struct stg_image image = {.dtype = reader->options->dtype,
                               .height = window->height,
                               .width = window->width,
                               .channels = reader->channels,
                               .reader = reader};
-    int rc = stg_image_reader_start(reader, window, err);
+    int rc;
+    if (reader->orientation != 1) {
+        rc = stg_image_turned_read(reader, window, &image, err);
+        return rc < 0 ? rc : draw(work, row, &image, view, err);
+    }
+    rc = stg_image_reader_start(reader, window, err);
     if (rc == 0)
-        rc = draw(work, row, &image, err);
+        rc = draw(work, row, &image, view, err);
     return rc < 0 ? rc : stg_image_reader_end(reader, err);
 }
 
@@ -166,6 +215,7 @@ static int run_encoded(struct work *work, int64_t row, struct stg_err *err)
     const struct stg_tensor *input = &work->ctx->inputs[0];
     struct stg_image_reader reader;
     struct stg_image_window window;
+    struct stg_image_view view;
     int rc =
         stg_image_reader_open(&reader, (const uint8_t *)input->data + input->begin[row],
                               (size_t)(input->end[row] - input->begin[row]),
@@ -173,7 +223,11 @@ static int run_encoded(struct work *work, int64_t row, struct stg_err *err)
     if (rc == 0)
         rc = find_window(work, &reader, row, &window, err);
     if (rc == 0)
-        rc = read_and_draw(work, &reader, row, &window, err);
+        rc = make_view(work, row, &window, &view, err);
+    if (rc == 0) {
+        narrow(work, &window, &view);
+        rc = read_and_draw(work, &reader, row, &window, &view, err);
+    }
     stg_image_reader_close(&reader);
     return rc;
 }
@@ -185,21 +239,30 @@ static int run_empty(struct work *work, struct stg_err *err)
 {
     const struct stg_image_plan *plan = work->plan;
     const int64_t *shape = work->ctx->inputs[0].shape + 1;
-    bool encoded = plan->options != NULL;
+    bool encoded = plan->options != NULL, resizes = has(work, STG_IMAGE_RESIZE);
     struct stg_image_window window = {.height = plan->crop.height,
                                       .width = plan->crop.width};
+    int rc = 0;
     if (!encoded && window.height == 0) {
         window.height = shape[0];
         window.width = shape[1];
-        if (has(work, STG_IMAGE_CROP) && !has(work, STG_IMAGE_RESIZE)) {
-            int rc = stg_image_window(&plan->crop, work->ctx, 0, shape[0], shape[1],
-                                      &window, err);
-            if (rc < 0)
-                return rc;
-        }
+        if (has(work, STG_IMAGE_CROP) && !resizes)
+            rc = stg_image_window(&plan->crop, work->ctx, 0, shape[0], shape[1], &window,
+                                  err);
     }
-    return make_output(work, window.height, window.width,
-                       encoded ? plan->options->channels : shape[2], err);
+    if (rc == 0 && resizes && plan->resize.shorter_side == 0) {
+        window.height = plan->resize.height;
+        window.width = plan->resize.width;
+    } else if (rc == 0 && resizes) {
+        rc = stg_image_resized(&plan->resize, window.height, window.width, &window.height,
+                               &window.width, err);
+    }
+    if (rc == 0 && has(work, STG_IMAGE_PART))
+        rc = stg_image_window(&plan->part, work->ctx, 0, window.height, window.width,
+                              &window, err);
+    return rc < 0 ? rc
+                  : make_output(work, window.height, window.width,
+                                encoded ? plan->options->channels : shape[2], err);
 }
 
 int stg_image_run(struct stg_op_run *ctx, struct stg_err *err)
@@ -223,15 +286,31 @@ int stg_image_run(struct stg_op_run *ctx, struct stg_err *err)
 
 /* ---- absorbed nodes ---- */
 
+/* A crop of what this plan resizes. */
+static bool is_part(const struct stg_image_plan *plan,
+                    const struct stg_image_plan *reader)
+{
+    unsigned first = reader->stages & -reader->stages;
+    return first == STG_IMAGE_CROP && (reader->stages & STG_IMAGE_RESIZE) == 0 &&
+           plan->stages >= STG_IMAGE_RESIZE && plan->stages < STG_IMAGE_PART;
+}
+
 static void take(struct stg_image_plan *plan, const struct stg_image_plan *reader)
 {
+    unsigned stages = reader->stages;
+    if (is_part(plan, reader)) {
+        stages ^= STG_IMAGE_CROP | STG_IMAGE_PART;
+        plan->part = reader->crop;
+    }
     if ((reader->stages & STG_IMAGE_RESIZE) != 0)
         plan->resize = reader->resize;
+    if ((reader->stages & STG_IMAGE_PART) != 0)
+        plan->part = reader->part;
     if ((reader->stages & STG_IMAGE_FLIP) != 0)
         plan->flip = reader->flip;
     if ((reader->stages & STG_IMAGE_NORMALIZE) != 0)
         plan->normalize = reader->normalize;
-    plan->stages |= reader->stages;
+    plan->stages |= stages;
     plan->dtype = reader->dtype;
 }
 
@@ -243,12 +322,13 @@ const void *stg_image_absorb(const void *plan, struct stg_absorb *readers, size_
         return NULL;
     *ret = *(const struct stg_image_plan *)plan;
     for (size_t i = 0; i < n; i++) {
-        const struct stg_image_plan *reader = readers[i].plan;
         if (readers[i].op->absorb != stg_image_absorb)
             continue;
+        const struct stg_image_plan *reader = readers[i].plan;
         unsigned first = reader->stages & -reader->stages;
         /* A whole image that is damaged behind the window is an error. */
-        if (first <= ret->stages || first == STG_IMAGE_CROP)
+        bool later = first > ret->stages && first != STG_IMAGE_CROP;
+        if (!later && !is_part(ret, reader))
             continue;
         take(ret, reader);
         readers[i].taken = true;

@@ -70,6 +70,38 @@ static void central(double fraction, int64_t height, int64_t width,
     ret->width = width - 2 * ret->x;
 }
 
+/* torchvision's CenterCrop: half of what is left out, half a pixel to the even number. */
+static int64_t center(int64_t side, int64_t crop)
+{
+    int64_t half = (side - crop) / 2, odd = (side - crop) % 2;
+    return half + (odd & half);
+}
+
+int stg_image_resized(const struct stg_image_resize *resize, int64_t height,
+                      int64_t width, int64_t *ret_height, int64_t *ret_width,
+                      struct stg_err *err)
+{
+    bool wide = height < width;
+    int64_t shorter = wide ? height : width, side = resize->shorter_side;
+    if (shorter < 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "the image has no pixels");
+    if (side == 0) {
+        *ret_height = resize->height;
+        *ret_width = resize->width;
+        return 0;
+    }
+    double longer = (double)side * (double)(wide ? width : height) / (double)shorter;
+    if (longer >= STG_IMAGE_MAX_SIDE + 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the image has %" PRId64 " x %" PRId64
+                       " pixels (height x width); with a shorter side of %" PRId64
+                       " the other one would have %.0f, and the most is %d",
+                       height, width, side, longer, STG_IMAGE_MAX_SIDE);
+    *ret_height = wide ? side : (int64_t)longer;
+    *ret_width = wide ? (int64_t)longer : side;
+    return 0;
+}
+
 int stg_image_window(const struct stg_image_crop *crop, const struct stg_op_run *ctx,
                      uint64_t row, int64_t height, int64_t width,
                      struct stg_image_window *ret, struct stg_err *err)
@@ -91,8 +123,8 @@ int stg_image_window(const struct stg_image_crop *crop, const struct stg_op_run 
         ret->y = stg_op_random_below(&random, height - crop->height + 1);
         ret->x = stg_op_random_below(&random, width - crop->width + 1);
     } else if (crop->height > 0) {
-        ret->y = (height - crop->height) / 2;
-        ret->x = (width - crop->width) / 2;
+        ret->y = center(height, crop->height);
+        ret->x = center(width, crop->width);
     } else {
         central(crop->fraction, height, width, ret);
     }
