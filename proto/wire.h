@@ -271,6 +271,8 @@ struct stg_reply {
     const void *device_uuid;    /* STG_WIRE_UUID_BYTES; NULL: none */
     uint64_t feed_version;      /* feed */
     const char *function;       /* work: "module:name"; boundary is what it has to give */
+    uint64_t seed;              /* work */
+    bool pure;                  /* work */
     uint64_t page_bytes;        /* trace */
     const unsigned char *token; /* new_token: STG_TOKEN_BYTES */
     uint32_t seconds;

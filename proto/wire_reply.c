@@ -185,6 +185,9 @@ static int work_fill(const struct stg_reply *from, struct stg_bump *bump,
     stager__work_reply__init(work);
     work->name = stg_wire_required(from->name);
     work->function = stg_wire_required(from->function);
+    work->has_seed = work->has_pure = true;
+    work->seed = from->seed;
+    work->pure = from->pure;
     to->work = work;
     return boundary_fill(&from->boundary, bump, &work->n_output, &work->output);
 }
@@ -408,6 +411,8 @@ static int work_take(const Stager__WorkReply *from, struct stg_bump *bump,
 {
     ret->name = from->name;
     ret->function = from->function;
+    ret->seed = from->seed;
+    ret->pure = from->pure;
     return boundary_take(from->n_output, from->output, bump, &ret->boundary, err);
 }
 

@@ -27,6 +27,8 @@ static int copy_reply(struct stg_work_client *work, const struct stg_reply *repl
         ok = to[i].name != NULL;
     }
     work->output = (struct stg_schema){.components = to, .n = from->n};
+    work->seed = reply->seed;
+    work->pure = reply->pure;
     return ok ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 

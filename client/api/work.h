@@ -16,6 +16,8 @@ struct stg_work_client {
     int channel;
     struct stg_bump bump;     /* of what follows */
     const char *function;     /* "module:name" */
+    uint64_t seed;            /* of the step */
+    bool pure;                /* likewise */
     struct stg_schema output; /* what it has to give, in this order */
 
     struct stg_map input, scratch;

@@ -75,6 +75,16 @@ static PyObject *get_output(PyObject *self, void *ignored)
     return list;
 }
 
+static PyObject *get_seed(PyObject *self, void *ignored)
+{
+    return PyLong_FromUnsignedLongLong(((struct stg_py_worker *)self)->work->seed);
+}
+
+static PyObject *get_pure(PyObject *self, void *ignored)
+{
+    return PyBool_FromLong(((struct stg_py_worker *)self)->work->pure);
+}
+
 static PyObject *worker_fileno(PyObject *self, PyObject *ignored)
 {
     return PyLong_FromLong(((struct stg_py_worker *)self)->work->client->fd);
@@ -157,6 +167,19 @@ static PyObject *worker_next(PyObject *object, PyObject *ignored)
     if (rc == -STAGER_UNAVAILABLE)
         Py_RETURN_NONE;
     return rc < 0 ? raise(self, rc, &err) : tensors_of(self);
+}
+
+static PyObject *worker_place(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_worker *self = (struct stg_py_worker *)object;
+    if (self->work->job == 0) {
+        PyErr_SetString(PyExc_ValueError, "no job in hand");
+        return NULL;
+    }
+    const struct stg_batch_header *header = self->work->input.base;
+    return Py_BuildValue("(KKK)", (unsigned long long)header->pass,
+                         (unsigned long long)header->epoch,
+                         (unsigned long long)header->index);
 }
 
 /* What was taken of Python's arguments for one output. */
@@ -288,6 +311,7 @@ static PyMethodDef methods[] = {
     {"ready", worker_ready, METH_NOARGS, "The function is there: work may come."},
     {"next", worker_next, METH_NOARGS,
      "[(name, part, tensor)] of the next job; None: stagerd has let go of this worker."},
+    {"place", worker_place, METH_NOARGS, "(pass, epoch, index) of the job in hand."},
     {"give", worker_give, METH_O,
      "give([(shape, data, offsets)]): the answer, one for each output."},
     {"fail", worker_fail, METH_VARARGS, "fail(code, text): the answer is an error."},
@@ -298,6 +322,8 @@ static PyGetSetDef getset[] = {
     {"function", get_function, NULL, "\"module:name\".", NULL},
     {"output", get_output, NULL, "[(name, dtype, shape, part)] of what it has to give.",
      NULL},
+    {"seed", get_seed, NULL, "That of the step.", NULL},
+    {"pure", get_pure, NULL, "Is the function declared pure?", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

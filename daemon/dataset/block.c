@@ -514,3 +514,15 @@ void stg_block_pack(struct stg_block *block)
     }
     block->n_records = 1;
 }
+
+void stg_block_unpack(struct stg_block *block)
+{
+    assert(block->n_records == 1);
+    for (uint32_t c = 0; c < block->n_components; c++) {
+        struct stg_tensor *tensor = &block->tensors[c];
+        assert(tensor->ndim > 0 && tensor->shape[0] == 1);
+        tensor->ndim--;
+        memmove(tensor->shape, tensor->shape + 1,
+                (size_t)tensor->ndim * sizeof(tensor->shape[0]));
+    }
+}

@@ -90,4 +90,8 @@ int stg_block_gather(struct stg_quota *quota, struct stg_block *const *blocks, s
 /* The records of a block become one record with one dimension more. */
 void stg_block_pack(struct stg_block *block);
 
+/* The other way: a block of one record becomes the item, whose tensors lack the dimension
+ * of records. */
+void stg_block_unpack(struct stg_block *block);
+
 #endif

@@ -17,7 +17,11 @@ struct build {
     const struct stg_branch *open[MAX_DEPTH]; /* that are being built */
     unsigned depth;
     unsigned n_steps;
-    bool *is_taken; /* of each branch */
+    bool *is_taken;                /* of each branch */
+    const struct stg_step *single; /* that is_single; NULL: none so far */
+
+    const struct stg_step *watched; /* gets these two, or NULL */
+    const struct stg_schema *watched_in, *watched_out;
 };
 
 /* What flows from a list of steps. */
@@ -218,22 +222,29 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
             rc = make_iter(build, step, transformation, schema, flow->iter, &flow->iter,
                            err);
     }
+    if (rc == 0 && step == build->watched) {
+        build->watched_in = flow->schema;
+        build->watched_out = schema;
+    }
     if (rc == 0)
         flow->schema = schema;
     return rc;
 }
 
-/* A function of the user gets what becomes an item, from the runner that has it. */
-static int check_is_last(const struct build *build, const struct stg_step *step,
-                         bool is_last, struct stg_err *err)
+/* Its workers are those of the pipeline. A branch may be taken more than once. */
+static int check_single(struct build *build, const struct stg_step *step,
+                        struct stg_err *err)
 {
     const struct stg_transformation *transformation = stg_transformation_find(step->name);
-    if (transformation == NULL || !transformation->must_be_last ||
-        (is_last && build->depth == 0))
+    if (transformation == NULL || !transformation->is_single)
         return 0;
-    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "it must be the last step of `dataset`; what follows it is said "
-                        "by ops, in `graph`");
+    if (build->single != NULL && build->single != step)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "a pipeline has one such step, and line %d has it: write one "
+                            "function that calls both",
+                            build->single->line);
+    build->single = step;
+    return 0;
 }
 
 static int build_steps(struct build *build, const struct stg_step *steps, size_t n,
@@ -241,7 +252,7 @@ static int build_steps(struct build *build, const struct stg_step *steps, size_t
 {
     struct flow flow = {0};
     for (size_t i = 0; i < n; i++) {
-        int rc = check_is_last(build, &steps[i], i + 1 == n, err);
+        int rc = check_single(build, &steps[i], err);
         if (rc == 0)
             rc = build_step(build, &steps[i], &flow, err);
         if (rc < 0) {
@@ -253,22 +264,21 @@ static int build_steps(struct build *build, const struct stg_step *steps, size_t
     return 0;
 }
 
-static int build_all(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                     struct stg_dataset *dataset, struct flow *ret, struct stg_err *err)
+static int build_all(struct build *build, struct flow *ret, struct stg_err *err)
 {
+    const struct stg_pipeline_spec *spec = build->spec;
     if (spec->n_steps == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "dataset: it has no steps; it begins with a source: files or "
                        "range");
-    struct build build = {.spec = spec, .bump = bump, .dataset = dataset};
-    build.is_taken = stg_bump_alloc(bump, spec->n_branches + 1);
-    if (build.is_taken == NULL)
+    build->is_taken = stg_bump_alloc(build->bump, spec->n_branches + 1);
+    if (build->is_taken == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");
     struct flow flow;
-    int rc = build_steps(&build, spec->steps, spec->n_steps, &flow, err);
+    int rc = build_steps(build, spec->steps, spec->n_steps, &flow, err);
     if (rc < 0)
         return rc;
-    rc = check_branches(&build, err);
+    rc = check_branches(build, err);
     if (rc < 0)
         stg_iter_destroy(flow.iter);
     else
@@ -279,11 +289,27 @@ static int build_all(const struct stg_pipeline_spec *spec, struct stg_bump *bump
 int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                       struct stg_schema *ret, struct stg_err *err)
 {
+    struct build build = {.spec = spec, .bump = bump};
     struct flow flow;
-    int rc = build_all(spec, bump, NULL, &flow, err);
+    int rc = build_all(&build, &flow, err);
     if (rc == 0)
         *ret = *flow.schema;
     return rc;
+}
+
+int stg_dataset_infer_step(const struct stg_pipeline_spec *spec,
+                           const struct stg_step *step, struct stg_bump *bump,
+                           struct stg_schema *ret_input, struct stg_schema *ret_output,
+                           struct stg_err *err)
+{
+    struct build build = {.spec = spec, .bump = bump, .watched = step};
+    struct flow flow;
+    int rc = build_all(&build, &flow, err);
+    if (rc < 0)
+        return rc;
+    *ret_input = *build.watched_in;
+    *ret_output = *build.watched_out;
+    return 0;
 }
 
 static const struct stg_step *copy_full(const struct stg_step *steps, size_t n,
@@ -323,8 +349,9 @@ int stg_build_iter(const struct stg_pipeline_spec *spec, struct stg_dataset *dat
     int rc = stg_dataset_infer(spec, &dataset->bump, &schema, err);
     if (rc < 0)
         return rc;
+    struct build build = {.spec = spec, .bump = &dataset->bump, .dataset = dataset};
     struct flow flow;
-    rc = build_all(spec, &dataset->bump, dataset, &flow, err);
+    rc = build_all(&build, &flow, err);
     if (rc == 0)
         *ret = flow.iter;
     return rc;

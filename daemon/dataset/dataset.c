@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/dataset.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "daemon/dataset/block.h"
 #include "daemon/dataset/build.h"
 
 /* ---- life ---- */
@@ -61,19 +60,6 @@ void stg_dataset_destroy(struct stg_dataset *dataset)
 
 /* ---- next ---- */
 
-/* A block of one record becomes the item: the dimension of records goes. */
-static void make_item(struct stg_block *block)
-{
-    assert(block->n_records == 1);
-    for (uint32_t c = 0; c < block->n_components; c++) {
-        struct stg_tensor *tensor = &block->tensors[c];
-        assert(tensor->ndim > 0 && tensor->shape[0] == 1);
-        tensor->ndim--;
-        memmove(tensor->shape, tensor->shape + 1,
-                (size_t)tensor->ndim * sizeof(tensor->shape[0]));
-    }
-}
-
 int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
                      struct stg_err *err)
 {
@@ -89,7 +75,7 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
     if (rc != 0)
         return rc;
     if (block->error.code == 0)
-        make_item(block);
+        stg_block_unpack(block);
     if (dataset->ahead != NULL && block->ahead == NULL) {
         block->ahead = stg_ahead_ref(dataset->ahead);
         block->n_reads = stg_ahead_turn(dataset->ahead);

@@ -54,6 +54,23 @@ struct stg_tuning;
 struct stg_fund;
 struct stg_adviser;
 
+/* How the function of the step py_function is called for an item. Any thread. */
+struct stg_function_call {
+    const struct stg_block *block; /* the item */
+    uint64_t pass, epoch, index;   /* of it; epoch and index as the step counts them */
+};
+
+struct stg_function_caller {
+    void *owner;
+    unsigned n_calls; /* at once, at most */
+    /* Fills in one tensor for each component that the function gives. They hold until
+     * release(*ret), which follows a failure too; *ret may be NULL. Blocks. Errors: those
+     * of the function and of its worker; CANCELLED. */
+    int (*call)(void *owner, const struct stg_function_call *call,
+                struct stg_tensor *tensors, void **ret, struct stg_err *err);
+    void (*release)(void *result);
+};
+
 /* What a dataset may do, and its user: given at creation, borrowed for its life. */
 struct stg_dataset_env {
     uid_t uid; /* of the applier: files are opened, then checked against it */
@@ -72,6 +89,8 @@ struct stg_dataset_env {
     struct stg_container *container; /* what is shared with others; NULL: nothing */
     struct stg_tuning *tuning;     /* what `auto` found in passes before; NULL: nothing */
     struct stg_activity *activity; /* gets step and file; or NULL */
+    /* NULL: the dataset's owner calls the function for the items that it gets. */
+    const struct stg_function_caller *caller;
 };
 
 struct stg_dataset;
@@ -96,6 +115,12 @@ int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bum
 int stg_dataset_infer_full(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                            struct stg_schema *ret, struct stg_err *err);
 
+/* What that step of the pipeline gets and gives, per element. */
+int stg_dataset_infer_step(const struct stg_pipeline_spec *spec,
+                           const struct stg_step *step, struct stg_bump *bump,
+                           struct stg_schema *ret_input, struct stg_schema *ret_output,
+                           struct stg_err *err);
+
 /* The next item: a block with n_records 1 (or an error block), whose tensors have had the
  * leading record dimension removed: shape is the item's own. 0 and a block (caller
  * unrefs), 1 at the end, a negative code when the source itself failed: sticky, the pass
@@ -116,6 +141,11 @@ uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset);
 /* Path of a file in this pass, for messages; "?" when unknown. Any thread while the
  * dataset lives. */
 const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file);
+
+/* An error of the whole item gets the file and line of its first row, and how many rows
+ * follow. False: it has no rows, and the error stays as it is. */
+bool stg_block_add_place(const struct stg_dataset *dataset, const struct stg_block *block,
+                         struct stg_err *err);
 
 /* "FILE: line 17 (offset 4711)" of a row, or "FILE: record 16 (offset 4711)". Returns
  * buf.

@@ -194,3 +194,18 @@ const char *stg_provenance_text(const struct stg_dataset *dataset,
         snprintf(buf, bytes, "%s", file);
     return buf;
 }
+
+bool stg_block_add_place(const struct stg_dataset *dataset, const struct stg_block *block,
+                         struct stg_err *err)
+{
+    if (block->rows == NULL || block->n_rows < 1)
+        return false;
+    char place[512];
+    stg_provenance_text(dataset, &block->rows[0], place, sizeof(place));
+    if (block->n_rows > 1)
+        stg_err_prefix(err, err->code, "%s and %" PRId64 " row%s after it", place,
+                       block->n_rows - 1, block->n_rows == 2 ? "" : "s");
+    else
+        stg_err_prefix(err, err->code, "%s", place);
+    return true;
+}

@@ -69,7 +69,7 @@ struct stg_transformation {
     int (*infer_many)(const struct stg_step *step, const struct stg_input *in, size_t n,
                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
     const char *last_input; /* NULL: none */
-    bool must_be_last;      /* what follows it is said by ops, in `graph` */
+    bool is_single;         /* a pipeline has one such step at most */
 };
 
 extern const struct stg_transformation stg_files;

@@ -38,8 +38,8 @@ int stg_workers_create(const struct stg_workers_config *config, struct stg_worke
     workers->timeout_ns =
         (uint64_t)stg_attr_int(step->attrs, step->n_attrs, "timeout_millis", 1) *
         1000000u;
-    int rc = stg_py_function_schemas(spec, &workers->bump, &workers->input,
-                                     &workers->output, err);
+    int rc = stg_dataset_infer_step(spec, step, &workers->bump, &workers->input,
+                                    &workers->output, err);
     if (rc < 0) {
         workers->config.release = NULL;
         stg_workers_unref(workers);
@@ -215,6 +215,18 @@ void stg_workers_stop(struct stg_workers *workers, const char *text)
 const char *stg_workers_function(const struct stg_workers *workers)
 {
     return workers->function;
+}
+
+uint64_t stg_workers_seed(const struct stg_workers *workers)
+{
+    const struct stg_step *step = workers->step;
+    return (uint64_t)stg_attr_int(step->attrs, step->n_attrs, "seed", 0);
+}
+
+bool stg_workers_is_pure(const struct stg_workers *workers)
+{
+    const struct stg_step *step = workers->step;
+    return stg_attr_bool(step->attrs, step->n_attrs, "pure", false);
 }
 
 const struct stg_schema *stg_workers_output(const struct stg_workers *workers)

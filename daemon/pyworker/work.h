@@ -67,6 +67,8 @@ void stg_workers_stop(struct stg_workers *workers, const char *text);
 
 /* "module:name", and what it has to give. */
 const char *stg_workers_function(const struct stg_workers *workers);
+uint64_t stg_workers_seed(const struct stg_workers *workers);
+bool stg_workers_is_pure(const struct stg_workers *workers);
 const struct stg_schema *stg_workers_output(const struct stg_workers *workers);
 
 struct stg_workers_counts {

@@ -394,6 +394,8 @@ void stg_serve_work(struct stg_session *session, const struct stg_request *reque
     struct stg_reply reply = stg_reply_to(request);
     reply.name = pipeline->name;
     reply.function = stg_workers_function(pipeline->workers);
+    reply.seed = stg_workers_seed(pipeline->workers);
+    reply.pure = stg_workers_is_pure(pipeline->workers);
     reply.boundary = *stg_workers_output(pipeline->workers);
     if (stg_session_reply(session, &reply, &channel, 1) < 0)
         stg_session_close(session); /* the channel did not reach it */

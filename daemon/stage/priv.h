@@ -72,6 +72,7 @@ struct stg_runners {
     bool is_pulling;
     struct stg_dataset *dataset;
     uint64_t pull_epoch, pull_index;
+    struct stg_function_caller caller; /* of `dataset`, if it calls the function */
     uint64_t pulled_pass;    /* the pass that `dataset` is of; UINT64_MAX: none */
     uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
     uint64_t n_pulls;
@@ -252,6 +253,19 @@ void stg_runners_finish(struct stg_stage *stage);
 
 /* What the data set and the writers have goes. All runners have ended. */
 void stg_runners_shed(struct stg_stage *stage);
+
+/* ---- call.c ---- */
+
+struct stg_work_call;
+struct stg_worker;
+
+/* As stg_work_call; fills in what the stage knows. Any thread, without the lock. */
+int stg_stage_call(struct stg_stage *stage, struct stg_work_call *call,
+                   struct stg_tensor *tensors, struct stg_worker **ret,
+                   struct stg_err *err);
+
+/* For the dataset; NULL: no step follows the function, or there is none. */
+const struct stg_function_caller *stg_stage_caller(struct stg_stage *stage);
 
 /* ---- memory.c ---- */
 

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 
+#include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"
 
@@ -334,6 +335,8 @@ static bool is_calling(const struct stg_stage *stage, const struct stg_workers_b
         return false;
     uint64_t since =
         busy->pid != 0 ? busy->since_ns : runners->calls_began_ns / runners->n_calling;
+    if (!stg_py_function_is_last(stage->config.spec))
+        return true; /* the pull waits for it */
     return pull_began == 0 || seconds(since, now) >= seconds(pull_began, now);
 }
 

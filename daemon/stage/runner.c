@@ -32,7 +32,7 @@ struct writer {
     struct executor own;
     struct executor
         other; /* of the last partition that was not; run NULL: there is none */
-    struct stg_tensor *given; /* by a step py_function; NULL: there is none */
+    struct stg_tensor *given; /* by a last step py_function; NULL: there is none */
 };
 
 struct stg_runner {
@@ -80,19 +80,9 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_partition *pa
 static void add_first_place(struct stg_stage *stage, const struct stg_work *work,
                             struct stg_err *err)
 {
-    const struct stg_block *block = work->block;
-    if (block->rows == NULL || block->n_rows < 1) {
+    if (!stg_block_add_place(stage->runners.dataset, work->block, err))
         stg_err_prefix(err, err->code, "batch %" PRIu64 " of epoch %" PRIu64, work->index,
                        work->epoch);
-        return;
-    }
-    char place[512];
-    stg_provenance_text(stage->runners.dataset, &block->rows[0], place, sizeof(place));
-    if (block->n_rows > 1)
-        stg_err_prefix(err, err->code, "%s and %" PRId64 " row%s after it", place,
-                       block->n_rows - 1, block->n_rows == 2 ? "" : "s");
-    else
-        stg_err_prefix(err, err->code, "%s", place);
 }
 
 /* "node columns (decode_csv): …" gets the file and line of the row to blame. */
@@ -215,38 +205,6 @@ static uint64_t write_other(struct writer *writer, struct stg_stage_partition *p
     return write_by(writer, other, work, element, base, err);
 }
 
-static void count_call(struct stg_stage *stage, uint64_t began, bool ends)
-{
-    struct stg_runners *runners = &stage->runners;
-    pthread_mutex_lock(&stage->lock);
-    runners->n_calling += ends ? -1u : 1u;
-    runners->calls_began_ns += ends ? -began : began;
-    if (ends)
-        stage->counts.call_ns += stg_now_ns() - began;
-    pthread_mutex_unlock(&stage->lock);
-}
-
-/* As the steps that pulls go through. */
-static void trace_call(struct stg_stage *stage, uint64_t began, int64_t n_rows)
-{
-    struct stg_trace *trace = stage->config.trace;
-    if (!stg_trace_is_on(trace))
-        return;
-    uint16_t name = stg_trace_known(trace, &stage->counts.call_label);
-    if (name == 0) {
-        char text[64];
-        snprintf(text, sizeof(text), "step py_function (line %d)",
-                 stg_py_function_find(stage->config.spec)->line);
-        name = stg_trace_name(trace, &stage->counts.call_label, text);
-    }
-    stg_trace_add(trace, &(struct stg_trace_span){.begin_ns = began,
-                                                  .end_ns = stg_now_ns(),
-                                                  .number = STG_NO_NUMBER,
-                                                  .value = (uint32_t)n_rows,
-                                                  .kind = STG_SPAN_STEP,
-                                                  .name = name});
-}
-
 /* What it gave is in writer->given until the worker is released. */
 static int call_function(struct writer *writer, const struct stg_work *work,
                          struct stg_worker **ret, struct stg_err *err)
@@ -257,17 +215,10 @@ static int call_function(struct writer *writer, const struct stg_work *work,
         .pass = work->pass,
         .epoch = work->epoch,
         .index = work->index,
-        .max_output_bytes = stage->plan.max_batch_bytes,
         .is_computed =
             work->pulled_partition != NULL || stg_run_computes(writer->own.run),
-        .start_timeout_millis = stage->staged->start_timeout_millis,
-        .stopped = &stage->stop.flag,
     };
-    uint64_t began = stg_now_ns();
-    count_call(stage, began, false);
-    int rc = stg_work_call(stage->config.workers, &call, writer->given, ret, err);
-    count_call(stage, began, true);
-    trace_call(stage, began, work->block->n_rows);
+    int rc = stg_stage_call(stage, &call, writer->given, ret, err);
     if (rc < 0)
         add_first_place(stage, work, err);
     return rc;
@@ -309,13 +260,12 @@ static uint64_t write_tensors(struct writer *writer, struct stg_work *work,
 
 static uint64_t write_batch(struct writer *writer, struct stg_work *work, char *base)
 {
-    struct stg_stage *stage = writer->stage;
     struct stg_worker *worker = NULL;
     const struct stg_tensor *element = work->block->tensors;
     work->profiler = &writer->own.profiler;
     if (work->block->error.code != 0)
         work->err = work->block->error;
-    if (work->err.code == 0 && stage->config.workers != NULL) {
+    if (work->err.code == 0 && writer->given != NULL) {
         call_function(writer, work, &worker, &work->err);
         element = writer->given;
     }
@@ -327,7 +277,7 @@ static uint64_t write_batch(struct writer *writer, struct stg_work *work, char *
 static int create_given(struct writer *writer, struct stg_err *err)
 {
     struct stg_workers *workers = writer->stage->config.workers;
-    if (workers == NULL)
+    if (workers == NULL || !stg_py_function_is_last(writer->stage->config.spec))
         return 0;
     writer->given = calloc(stg_workers_output(workers)->n + 1, sizeof(*writer->given));
     return writer->given != NULL
@@ -447,6 +397,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .container = stage->config.container,
         .tuning = stage->observers.tune.log,
         .activity = &stage->observers.activity,
+        .caller = stg_stage_caller(stage),
     };
     return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
 }

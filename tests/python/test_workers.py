@@ -160,6 +160,21 @@ def once_dead(batch):
         os._exit(1)
     return batch
 
+def draws(batch, context):
+    return {"value": batch["value"] + context.rng.integers(0, 1 << 40, batch["value"].shape)}
+
+def where(batch, *, context):
+    place = [context.seed, context.pass_, context.epoch, context.index]
+    return {"value": batch["value"], "place": np.array([place] * len(batch["value"]))}
+
+state = np.random.default_rng(1)
+
+def draws_of_its_own(batch):
+    return {"value": batch["value"] + state.integers(0, 1 << 40, batch["value"].shape)}
+
+def twice_as_many(batch):
+    return {"value": np.repeat(batch["value"], 2)}
+
 class Nested:
     @staticmethod
     def double(batch):
@@ -208,6 +223,18 @@ class WorkerCase(case.Case):
     def status(self):
         return stager.status(self.name)
 
+    def drained(self, dataset, passes=1, n_workers=1, **staged):
+        """The tensors `value` of each pass, as lists; the pipeline begins with pass 0."""
+        name = self._testMethodName[:64]
+        self.name = name
+        try:
+            stager.delete(name)
+        except stager.NotFoundError:
+            pass
+        stager.apply(dataset.staged(name=name, **staged))
+        with stager.open(name, workers=n_workers) as stream:
+            return [self.taken(stream) for _ in range(passes)]
+
     def one_is_lost(self, function, text, **arguments):
         """The batch of 4 and 5 is an error item, every other batch arrives, and a new worker registers."""
         with stager.open(self.calling(function, **arguments), workers=1) as stream:
@@ -220,6 +247,128 @@ class WorkerCase(case.Case):
             status = self.status()
             self.assertEqual((status["workers_lost"], status["worker_calls"], status["errors"]), (1, 5, 1))
             wait_until(lambda: self.status()["workers"] == 1)
+
+
+class Contexts(WorkerCase):
+    PLACE = {"value": ("int64", [None]), "place": ("int64", [None, 4])}
+
+    def places(self, dataset, **staged):
+        name = self._testMethodName[:64]
+        stager.apply(dataset.staged(name=name, **staged), replace=True)
+        with stager.open(name, workers=1) as stream:
+            return [[tuple(row) for row in batch["place"].tolist()] for _ in range(2) for batch in stream]
+
+    def test_a_context_says_seed_pass_epoch_and_index(self):
+        last = stager.range(4).batch(2).repeat(2).py_function("user_functions:where", self.PLACE, seed=5)
+        wanted = [[(5, p, epoch, index)] * 2 for p in range(2) for epoch in range(2) for index in range(2)]
+        self.assertEqual(self.places(last), wanted)
+        self.assertEqual(self.places(last.prefetch(2)), wanted)  # called for the dataset
+        before = stager.range(4).batch(2).py_function("user_functions:where", self.PLACE, seed=5).repeat(2)
+        self.assertEqual(self.places(before), wanted)
+
+    def test_what_is_drawn_by_the_context_is_the_same_again(self):
+        def drawn(n_threads, **arguments):
+            dataset = stager.range(40).batch(2).py_function("user_functions:draws", **arguments)
+            return self.drained(dataset, passes=2, n_workers=n_threads, num_threads=n_threads, capacity=4)
+        first = drawn(1)
+        self.assertEqual(drawn(3), first)
+        self.assertNotEqual(first[0], first[1])
+        self.assertNotEqual(drawn(1, seed=1)[0], first[0])
+        self.assertEqual(drawn(1, pure=True), first)
+        # By the definition: PCG64 of (seed, pass, epoch, index).
+        rng = np.random.Generator(np.random.PCG64([0, 1, 0, 3]))
+        self.assertEqual(first[1][3], (np.array([6, 7]) + rng.integers(0, 1 << 40, 2)).tolist())
+
+    def test_a_function_that_is_declared_pure_and_draws_by_itself_is_an_error(self):
+        with stager.open(self.calling("draws_of_its_own", pure=True), workers=1) as stream:
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "declared pure, and gave another value"):
+                stream.next()
+
+    def test_a_pure_function_that_gives_strings_and_nothing_passes(self):
+        name = self.calling("two", {"number": (np.float32, (None,)), "word": ("string", [-1])}, pure=True)
+        with stager.open(name, workers=1) as stream:
+            self.assertEqual([b["word"].tolist() for b in stream][1], [b"22", b""])
+
+
+class Behind(WorkerCase):
+    """Steps behind a py_function."""
+
+    def function(self, name="double", n=20, **arguments):
+        return stager.range(n).batch(2).py_function(f"user_functions:{name}", **arguments)
+
+    def test_rebatch(self):
+        want = (2 * np.arange(20)).reshape(4, 5).tolist()
+        self.assertEqual(self.drained(self.function().rebatch(5), num_threads=3, n_workers=3), [want])
+
+    def test_shuffle_of_its_elements(self):
+        got, again = self.drained(self.function().unbatch().shuffle(20, seed=3).batch(5), passes=2)
+        self.assertEqual(sorted(sum(got, [])), list(range(0, 40, 2)))
+        self.assertNotEqual(got, again)
+
+    def test_filter_and_a_map_with_threads(self):
+        def number(value):
+            return stager.ops.constant(value=value, dtype="int64")
+        dataset = self.function().unbatch().filter(lambda e: e["value"] < number(8)).map(
+            lambda e: {"value": e["value"] + number(1)}, num_parallel_calls=2).batch(3)
+        self.assertEqual(self.drained(dataset), [[[1, 3, 5], [7]]])
+
+    def test_take_and_repeat(self):
+        self.assertEqual(self.drained(self.function().take(2).repeat(2)), [2 * [[0, 2], [4, 6]]])
+
+    def test_cache_keeps_what_it_gave(self):
+        got, = self.drained(self.function("draws").cache().repeat(2))
+        self.assertEqual(got[:10], got[10:])
+
+    def test_more_elements_than_there_were(self):
+        got = self.drained(self.function("twice_as_many", n=4).unbatch().batch(3))
+        self.assertEqual(got, [[[0, 0, 1], [1, 2, 2], [3, 3]]])
+
+    def test_a_function_in_a_branch(self):
+        branch = stager.range(4).batch(2).py_function("user_functions:double")
+        dataset = stager.range(4).batch(2).concatenate(branch)
+        self.assertEqual(self.drained(dataset), [[[0, 1], [2, 3], [0, 2], [4, 6]]])
+
+    def test_an_error_is_an_element(self):
+        got, = self.drained(self.function("raises", n=10).prefetch(2))
+        self.assertEqual(got[:2] + got[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
+        self.assertIn("element 2 of epoch 0: user_functions:raises: ValueError: four is bad", got[2].text)
+        self.assertEqual(self.drained(self.function("raises", n=10).ignore_errors()),
+                         [[[0, 1], [2, 3], [6, 7], [8, 9]]])
+
+    def test_an_error_names_the_file(self):
+        path = self.file("lines", "a\nb\n")
+        dataset = stager.files(path).text_line().batch(2).py_function(
+            "user_functions:raises_stager", {"value": ("string", [None])}).rebatch(1)
+        (error,), = self.drained(dataset)
+        self.assertIsInstance(error, stager.DataLossError)
+        self.assertIn(f"{path}: line 1 (offset 0) and 1 row after it: user_functions:raises_stager", error.text)
+
+    def test_a_worker_that_dies_costs_its_element(self):
+        got, = self.drained(self.function("kills", n=10).rebatch(2))
+        self.assertEqual(got[:2] + got[3:], [[0, 1], [2, 3], [6, 7], [8, 9]])
+        self.assertIsInstance(got[2], stager.AbortedError)
+
+    def test_as_many_work_as_there_are_threads(self):
+        began = time.monotonic()
+        got = self.drained(self.function("slow", n=32).rebatch(4), num_threads=4, n_workers=4)
+        self.assertEqual(got, [np.arange(32).reshape(8, 4).tolist()])
+        self.assertLess(time.monotonic() - began, 2.4 * case.SLOW)  # one by one it takes 3.2 s, and workers start
+
+    def test_a_pass_may_end_before_what_was_begun(self):
+        self.assertEqual(self.drained(self.function("same").take(1), passes=3), 3 * [[[0, 1]]])
+
+    def test_a_pipeline_that_is_deleted_ends_a_call(self):
+        stager.apply(self.function("hangs", timeout_millis=600000).rebatch(1).staged(name="deleted_function"))
+        with stager.open("deleted_function", workers=1) as stream:
+            stream.next()
+            wait_until(lambda: stager.status("deleted_function")["worker_calls"] >= 3)
+            began = time.monotonic()
+            stager.delete("deleted_function")
+            self.assertLess(time.monotonic() - began, 10 * case.SLOW)
+
+    def test_a_pipeline_has_one_function(self):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "a pipeline has one such step"):
+            stager.check(self.function().rebatch(5).py_function("user_functions:double"))
 
 
 class Values(WorkerCase):
@@ -471,9 +620,7 @@ class Errors(WorkerCase):
                 (batches.py_function("no_function"), "module:name"),
                 (batches.py_function("m:f", {"x": ("float33", [1])}), "no dtype"),
                 (batches.py_function("m:f", output_types={"x": "int64"}), "output_shapes says nothing of x"),
-                (batches.py_function("m:f", output_shapes={"x": [1]}), "which it does not give"),
-                (batches.py_function("m:f").take(3), "the last step"),
-                (batches.concatenate(batches.py_function("m:f")), "the last step")):
+                (batches.py_function("m:f", output_shapes={"x": [1]}), "which it does not give")):
             with self.assertRaisesRegex(stager.InvalidArgumentError, text):
                 stager.check(dataset.staged())
         with self.assertRaisesRegex(stager.InvalidArgumentError, "module:name"):

@@ -25,6 +25,7 @@ from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datase
 from ._pipeline import zip_datasets as zip
 from ._serve import Server, serve
 from ._stream import Stream
+from ._work import Context
 
 #: Opens a pipeline as one more trainer: a Stream.
 open = Stream
@@ -39,7 +40,7 @@ if not TYPE_CHECKING:
 
 __all__ = [
     "AUTOTUNE", "AbortedError", "AlreadyExistsError", "Applied", "Batch", "BatchInfo", "CancelledError",
-    "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Gpu", "Gpus", "Hook", "InternalError",
+    "Context", "DataLossError", "Dataset", "DeadlineExceededError", "Element", "Error", "FailedPreconditionError", "Gpu", "Gpus", "Hook", "InternalError",
     "InvalidArgumentError", "MaxInFlightError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",

@@ -220,7 +220,7 @@ class Dataset:
     def py_function(self, function: Union[str, Callable[..., Any]], output_signature: Optional[Dict[str, Any]] = None,
                     **named: Any) -> Dataset:
         """Calls "module:name", or a function of a module, in processes of this user, with each element: a
-        dict of arrays by name. It is the last step before `map`s that are the pipeline's graph. output_signature: what it
+        dict of arrays by name. A parameter `context` of the function gets a `stager.Context`. output_signature: what it
         gives, by name: (dtype, shape), or what has a dtype and a shape, as tf.TensorSpec; without it
         the names, dtypes and shapes that it gets."""
         return self._with("py_function", {"function": _function_name(function), **_signature(output_signature),

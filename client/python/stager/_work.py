@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import functools
 import importlib
+import inspect
 import os
 import signal
 import socket
@@ -27,7 +30,30 @@ _UNKNOWN = 2
 
 # ---- the function ----
 
-def load(function: str) -> Callable[[Dict[str, Any]], Any]:
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """Which element a py_function is called for. All of it is the same when the element is made again."""
+
+    seed: int   # of the step
+    pass_: int
+    epoch: int
+    index: int  # of the element in the epoch
+
+    @functools.cached_property
+    def rng(self) -> np.random.Generator:
+        """A generator for this element alone: PCG64, seeded by (seed, pass, epoch, index)."""
+        return np.random.Generator(np.random.PCG64([self.seed, self.pass_, self.epoch, self.index]))
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    """Has it a parameter `context`?"""
+    try:
+        return "context" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of C
+        return False
+
+
+def load(function: str) -> Callable[..., Any]:
     """The function of that name, "module:name". What is wrong with it is said with where it was
     looked for."""
     module_name, _, name = function.partition(":")
@@ -41,7 +67,7 @@ def load(function: str) -> Callable[[Dict[str, Any]], Any]:
     if not callable(found):
         file = getattr(sys.modules[module_name], "__file__", "?")
         raise NotFoundError(f"{function}: module {module_name} ({file}) has no function {name}")
-    loaded: Callable[[Dict[str, Any]], Any] = found
+    loaded: Callable[..., Any] = found
     return loaded
 
 
@@ -179,6 +205,10 @@ def _buffers(value: Any, declared: Any) -> Tuple[Tuple[int, ...], Any, Any]:
     return array.shape, data.view(np.uint16) if dtype == "bfloat16" else data, b""
 
 
+def _bytes(output: Tuple[Tuple[int, ...], Any, Any]) -> List[bytes]:
+    return [part if isinstance(part, bytes) else part.tobytes() for part in output[1:]]
+
+
 # ---- at work ----
 
 class Worker:
@@ -188,16 +218,36 @@ class Worker:
         self.core = _core.Worker(name, runtime_dir, most)
         self._output = self.core.output
         self._leaves = _leaves(self._output)
-        self._function: Optional[Callable[[Dict[str, Any]], Any]] = None
+        self._function: Optional[Callable[..., Any]] = None
+        self._with_context = False
+        self._seed = self.core.seed
+        self._to_check = self.core.pure
 
     def load(self) -> None:
         self._function = load(self.core.function)
+        self._with_context = _takes_context(self._function)
         self.core.ready()
 
-    def _call(self, job: List[Tuple[str, int, _core.Tensor]]) -> List[Any]:
+    def _call_once(self, job: List[Tuple[str, int, _core.Tensor]]) -> List[Any]:
         assert self._function is not None
-        flat = _flat(self._function(_arrays(job)), self._leaves)
+        named = {"context": Context(self._seed, *self.core.place())} if self._with_context else {}
+        flat = _flat(self._function(_arrays(job), **named), self._leaves)
         return [_buffers(value, declared) for value, declared in zip(flat, self._output)]
+
+    def _call(self, job: List[Tuple[str, int, _core.Tensor]]) -> List[Any]:
+        """What the function gives. One that is declared pure is called twice for the worker's first element."""
+        outputs = self._call_once(job)
+        if not self._to_check:
+            return outputs
+        before = [(output[0], _bytes(output)) for output in outputs]
+        again = self._call_once(job)
+        for (shape, data), other, declared in zip(before, again, self._output):
+            if shape != other[0] or data != _bytes(other):
+                raise _Undeclared(f"it is declared pure, and gave another {declared[0]} when it was called again for "
+                                  "the same element: make what it gives of the element and of `context` alone "
+                                  "(context.rng draws numbers), or leave out `pure`")
+        self._to_check = False
+        return again
 
     def run(self) -> None:
         """Until stagerd lets go of it."""

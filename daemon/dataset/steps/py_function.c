@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/steps/py_calls.h"
 
 #define NAME "py_function"
 #define TYPES "output_types/"
@@ -209,6 +210,8 @@ static int py_function_create(struct stg_dataset *dataset, const struct stg_step
                               const struct stg_schema *schema, struct stg_iter *input,
                               struct stg_iter **ret, struct stg_err *err)
 {
+    if (dataset->env.caller != NULL)
+        return stg_py_calls_create(dataset, step, schema, input, ret, err);
     *ret = input;
     return 0;
 }
@@ -217,24 +220,29 @@ const struct stg_transformation stg_py_function = {
     .name = NAME,
     .infer = py_function_infer,
     .create = py_function_create,
-    .must_be_last = true,
+    .is_single = true,
 };
 
 /* ---- of a pipeline ---- */
 
-const struct stg_step *stg_py_function_find(const struct stg_pipeline_spec *spec)
+static const struct stg_step *find_in(const struct stg_step *steps, size_t n)
 {
-    const struct stg_step *last =
-        spec->n_steps > 0 ? &spec->steps[spec->n_steps - 1] : NULL;
-    return last != NULL && strcmp(last->name, NAME) == 0 ? last : NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(steps[i].name, NAME) == 0)
+            return &steps[i];
+    }
+    return NULL;
 }
 
-int stg_py_function_schemas(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
-                            struct stg_schema *ret_input, struct stg_schema *ret_output,
-                            struct stg_err *err)
+const struct stg_step *stg_py_function_find(const struct stg_pipeline_spec *spec)
 {
-    struct stg_pipeline_spec before = *spec;
-    before.n_steps--;
-    int rc = stg_dataset_infer(&before, bump, ret_input, err);
-    return rc == 0 ? stg_dataset_infer(spec, bump, ret_output, err) : rc;
+    const struct stg_step *ret = find_in(spec->steps, spec->n_steps);
+    for (size_t i = 0; ret == NULL && i < spec->n_branches; i++)
+        ret = find_in(spec->branches[i].steps, spec->branches[i].n_steps);
+    return ret;
+}
+
+bool stg_py_function_is_last(const struct stg_pipeline_spec *spec)
+{
+    return spec->n_steps > 0 && strcmp(spec->steps[spec->n_steps - 1].name, NAME) == 0;
 }
