@@ -20,6 +20,7 @@ extern const struct stg_op stg_op_color_jitter;
 extern const struct stg_op stg_op_concat;
 extern const struct stg_op stg_op_constant;
 extern const struct stg_op stg_op_cross;
+extern const struct stg_op stg_op_decode_compressed;
 extern const struct stg_op stg_op_decode_csv;
 extern const struct stg_op stg_op_decode_image;
 extern const struct stg_op stg_op_decode_jpeg;
@@ -119,6 +120,7 @@ static const struct stg_op *const ops[] = {
     &stg_op_concat,
     &stg_op_constant,
     &stg_op_cross,
+    &stg_op_decode_compressed,
     &stg_op_decode_csv,
     &stg_op_decode_image,
     &stg_op_decode_jpeg,

@@ -33,7 +33,8 @@ struct stg_npy_options {
 struct stg_tar_options {
     uint32_t n_parts; /* at least 1 */
     const char *const
-        *parts; /* "jpg", in any case of letters; the strings are borrowed */
+        *parts;           /* "jpg", in any case of letters; the strings are borrowed */
+    const bool *optional; /* of each part: it is empty where a sample lacks it */
 };
 
 struct stg_format_config {

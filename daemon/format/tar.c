@@ -21,6 +21,7 @@ struct tar {
     struct stg_window window;
     uint32_t n_parts;
     const char **parts;
+    bool *optional;
     struct stg_tar_member member;
     uint64_t at;
     bool has_sample;
@@ -42,6 +43,7 @@ static void tar_destroy(void *reader)
         return;
     stg_window_finish(&r->window);
     free(r->parts);
+    free(r->optional);
     free(r->data);
     free(r->bytes);
     free(r->has_part);
@@ -56,14 +58,18 @@ static int tar_create(const struct stg_format_config *config, void **ret)
         return -STAGER_RESOURCE_EXHAUSTED;
     r->n_parts = options->n_parts;
     r->parts = calloc(r->n_parts, sizeof(*r->parts));
+    r->optional = calloc(r->n_parts, sizeof(*r->optional));
     r->data = calloc(r->n_parts, sizeof(*r->data));
     r->bytes = calloc(r->n_parts, sizeof(*r->bytes));
     r->has_part = calloc(r->n_parts, sizeof(*r->has_part));
-    if (r->parts == NULL || r->data == NULL || r->bytes == NULL || r->has_part == NULL) {
+    if (r->parts == NULL || r->optional == NULL || r->data == NULL || r->bytes == NULL ||
+        r->has_part == NULL) {
         tar_destroy(r);
         return -STAGER_RESOURCE_EXHAUSTED;
     }
     memcpy(r->parts, options->parts, r->n_parts * sizeof(*r->parts));
+    for (uint32_t i = 0; options->optional != NULL && i < r->n_parts; i++)
+        r->optional[i] = options->optional[i];
     stg_window_init(&r->window, config, "a chunk of tar");
     *ret = r;
     return 0;
@@ -127,13 +133,18 @@ static void add_part(struct tar *r, uint64_t key_bytes)
     r->bytes[part] = r->member.bytes;
 }
 
+/* The first part that the sample must have and lacks; n_parts when there is none. */
+static uint32_t missing_part(const struct tar *r)
+{
+    uint32_t i = 0;
+    while (i < r->n_parts && (r->has_part[i] || r->optional[i]))
+        i++;
+    return i;
+}
+
 static bool is_complete(const struct tar *r)
 {
-    for (uint32_t i = 0; i < r->n_parts; i++) {
-        if (!r->has_part[i])
-            return false;
-    }
-    return r->fault == NONE;
+    return missing_part(r) == r->n_parts && r->fault == NONE;
 }
 
 /* What was looked at is behind us; a file may lack what fills its last block. */
@@ -150,9 +161,6 @@ static int tell_sample(struct tar *r, struct stg_records *ret)
 {
     const struct stg_format_config *config = &r->window.config;
     struct stg_err *bad = &ret->bad;
-    uint32_t missing = 0;
-    while (missing < r->n_parts && r->has_part[missing])
-        missing++;
     if (r->fault == TOO_LONG)
         stg_err(bad, -STAGER_INVALID_ARGUMENT,
                 "the sample takes more than the %" PRIu64
@@ -164,7 +172,8 @@ static int tell_sample(struct tar *r, struct stg_records *ret)
                 r->parts[r->fault_part]);
     else
         stg_err(bad, -STAGER_INVALID_ARGUMENT,
-                "the sample has no part \"%s\": it was skipped", r->parts[missing]);
+                "the sample has no part \"%s\": it was skipped",
+                r->parts[missing_part(r)]);
     stg_err_prefix(bad, bad->code, "record %" PRIu64 " (offset %" PRIu64 "), \"%.*s\"",
                    r->record, r->offset, (int)(r->key_bytes < 200 ? r->key_bytes : 200),
                    r->key);
@@ -179,8 +188,8 @@ static void put_sample(struct tar *r, int64_t *begin, int64_t *end)
     begin[0] = scan;
     end[0] = scan + (int64_t)r->key_bytes;
     for (uint32_t i = 0; i < r->n_parts; i++) {
-        begin[i + 1] = scan + (int64_t)r->data[i];
-        end[i + 1] = begin[i + 1] + (int64_t)r->bytes[i];
+        begin[i + 1] = scan + (r->has_part[i] ? (int64_t)r->data[i] : 0);
+        end[i + 1] = begin[i + 1] + (r->has_part[i] ? (int64_t)r->bytes[i] : 0);
     }
     take(r);
 }

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/param.h"
+#include "daemon/dataset/sources/braces.h"
 #include "daemon/dataset/sources/listing.h"
 #include "daemon/dataset/step.h"
 #include "proto/load.h"
@@ -148,7 +149,7 @@ static char *escape(const char *path)
 {
     char *pattern = malloc(2 * strlen(path) + 1), *to = pattern;
     for (; pattern != NULL && *path != '\0'; path++) {
-        if (strchr("*?[\\", *path) != NULL)
+        if (strchr("*?[\\{", *path) != NULL)
             *to++ = '\\';
         *to++ = *path;
     }
@@ -206,19 +207,40 @@ static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
 
 /* ---- all of them ---- */
 
+struct steps {
+    struct probe *probe;
+    const struct stg_pipeline_spec *spec;
+    const struct stg_step *all;
+    size_t n;
+    bool is_listing;
+};
+
+/* Not 0: that was enough. */
+static int try_name(void *owner, const char *url, struct stg_err *err)
+{
+    struct steps *steps = owner;
+    struct probe *probe = steps->probe;
+    if (probe->n_tried++ >= MAX_PATTERNS || atomic_load(&probe->stopped) != 0)
+        return -STAGER_CANCELLED;
+    struct found found = {0};
+    find_first(probe, &steps->all[0], url, steps->is_listing, &found);
+    if (found.first != NULL)
+        try_file(probe, steps->spec, &steps->all[0], find_reader(steps->all, steps->n),
+                 &found);
+    free(found.first);
+    return 0;
+}
+
 static void try_names(struct probe *probe, const struct stg_pipeline_spec *spec,
                       const struct stg_step *steps, size_t n, const char *attr)
 {
     const struct stg_attr *names = stg_attr_find(steps[0].attrs, steps[0].n_attrs, attr);
-    for (size_t i = 0; names != NULL && i < names->n_values; i++) {
-        if (probe->n_tried++ == MAX_PATTERNS || atomic_load(&probe->stopped) != 0)
-            return;
-        struct found found = {0};
-        find_first(probe, &steps[0], names->values[i].s, strcmp(attr, "listing") == 0,
-                   &found);
-        if (found.first != NULL)
-            try_file(probe, spec, &steps[0], find_reader(steps, n), &found);
-        free(found.first);
+    struct steps all = {probe, spec, steps, n, strcmp(attr, "listing") == 0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && names != NULL && i < names->n_values; i++) {
+        struct stg_err err;
+        rc = all.is_listing ? try_name(&all, names->values[i].s, &err)
+                            : stg_braces_each(names->values[i].s, try_name, &all, &err);
     }
 }
 

@@ -71,6 +71,11 @@ const struct op_case op_rows[] = {
     {"random_flip", "", "int16[2, 1, 2, 1] 1 2 3 4", NULL, NULL, 0},
     {"random_resized_crop", "size=[2, 2]", "float32[2, 2, 2, 1] 1 2 3 4 5 6 7 8", NULL,
      NULL, 0},
+    {"decode_compressed", "compression_type=\"GZIP\"",
+     "string[2] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\" \"\"",
+     NULL, NULL, 0},
     {"resize", "size=[1, 2]", "uint8[2, 2, 3, 1] 1 2 3 4 5 6 7 8 9 10 11 12", NULL, NULL,
      0},
     {"resize_shorter_side", "size=1", "uint8[2, 2, 3, 1] 1 2 3 4 5 6 7 8 9 10 11 12",

@@ -17,6 +17,28 @@ static void ops_on_strings_give_what_tensorflow_gives(void)
 
 /* By hand: ranks for which TensorFlow reports another error, and empty input. */
 static const struct op_case good[] = {
+    /* Streams of Python's gzip and zlib. */
+    {"decode_compressed", "compression_type=\"GZIP\"",
+     "string[3] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\" \"\" "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\x03\\x00\\x00\\x00\\x00\\x00"
+     "\\x00\\x00\\x00\\x00\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\x"
+     "cd\\xc9\\xc9\\x07\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\\x1f\\x8b\\x08\\x00"
+     "\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07\\x00\\x86\\xa6\\x10\\x"
+     "36\\x05\\x00\\x00\\x00\"",
+     "string[3] \"hello\" \"\" \"hellohello\"", NULL, 0},
+    {"decode_compressed", "compression_type=\"ZLIB\"",
+     "string[] \"\\x78\\x9c\\xcb\\x48\\xcd\\xc9\\xc9\\x07\\x00\\x06\\x2c\\x02\\x15\"",
+     "string[] \"hello\"", NULL, 0},
+    {"decode_compressed", "", "string[1] \"a b\"", "string[1] \"a b\"", NULL, 0},
+    {"decode_compressed", "compression_type=\"GZIP\" max_bytes=10",
+     "string[1] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x"
+     "00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00"
+     "\\x00\"",
+     "string[1] \"hellohello\"", NULL, 0},
     {"string_split", "", "string[] \"a b\"", "string[2] \"a\" \"b\"\nint64[2] 0 2", NULL,
      0},
     {"string_split", "", "string[0]", "string[0]\nint64[1] 0", NULL, 0},
@@ -49,6 +71,38 @@ static void cases_by_hand_give_what_they_should(void)
 }
 
 static const struct op_case bad[] = {
+    /* Streams of Python's gzip and zlib. */
+    {"decode_compressed", "compression_type=\"GZIP\" max_bytes=9",
+     "string[1] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x"
+     "00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00"
+     "\\x00\"",
+     NULL, "more than max_bytes, 9", 0},
+    {"decode_compressed", "compression_type=\"GZIP\" max_bytes=9999",
+     "string[1] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xed\\xc1\\x01\\x0d\\x00\\x00"
+     "\\x00\\xc2\\xa0\\xac\\xef\\x5f\\xc2\\x1c\\x6e\\x40\\x01\\x00\\x00\\x00\\x00\\x00\\x"
+     "00\\x00\\x00\\xc0\\xbf\\x01\\x97\\xd4\\x7e\\x46\\x10\\x27\\x00\\x00\"",
+     NULL, "more than max_bytes, 9999", 0},
+    {"decode_compressed", "compression_type=\"GZIP\"",
+     "string[2] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x86\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\" \"hello\"",
+     NULL, "no GZIP: it does not begin as one", 1},
+    {"decode_compressed", "compression_type=\"GZIP\"",
+     "string[1] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x86\\xa6\\x10\\x36\\x05\"",
+     NULL, "no GZIP: it is truncated", 0},
+    {"decode_compressed", "compression_type=\"GZIP\"",
+     "string[1] "
+     "\"\\x1f\\x8b\\x08\\x00\\x00\\x00\\x00\\x00\\x02\\x03\\xcb\\x48\\xcd\\xc9\\xc9\\x07"
+     "\\x00\\x87\\xa6\\x10\\x36\\x05\\x00\\x00\\x00\"",
+     NULL, "no GZIP: it is damaged", 0},
+    {"decode_compressed", "compression_type=\"ZSTD\"", "string[1] \"a\"", NULL,
+     "compression_type is \"ZSTD\"", -1},
+    {"decode_compressed", "compression_type=\"GZIP\"", "int32[1] 1", NULL, "string", -1},
     {"cross", "num_buckets=1", "string[2] \"a\" \"b\"\nint32[1] 1", NULL,
      "input 1 has 1 records, the first input 2", -1},
     {"cross", "num_buckets=1", "float32[1] 1", NULL, "is float32 of rank 1", -1},

@@ -4,11 +4,12 @@
 
     peer_torchvision.py BUILD [SECONDS]     SECONDS: how long each test draws (default 20)
 
-Resized pixels are within 1/255 of the range everywhere. With STG_TEST_DATA, a folder with
+Resized pixels are within 1/255 of the range everywhere, colours within 1e-4 of it. With STG_TEST_DATA, a folder with
 photographs in images/, the validation recipe of each is compared too; without it, of generated ones.
 """
 import glob
 import io
+import itertools
 import os
 import sys
 
@@ -121,7 +122,29 @@ def orientations(tool, seconds):
     draw(seconds, 84, one)
 
 
-TESTS = [resize, shorter_side_and_center, recipe, orientations]
+def colours(tool, seconds):
+    """In one of the orders that ColorJitter draws."""
+    kinds = {"brightness": tv.adjust_brightness, "contrast": tv.adjust_contrast,
+             "saturation": tv.adjust_saturation, "hue": tv.adjust_hue}
+
+    def one(rng):
+        x = random_pixels(rng, 3)
+        values = {name: rng.uniform(-0.5, 0.5) if name == "hue" else rng.uniform(0, 2)
+                  for name in kinds if rng.random() < 0.6}
+        attrs = " ".join(f"{name}=[{value!r}, {value!r}]" for name, value in values.items())
+        got, = tool.op("color_jitter", [x], f'definition="torchvision" seed={rng.randrange(99)} {attrs}')
+        apart = []
+        for order in itertools.permutations(values):
+            want = as_torch(x)
+            for name in order:
+                want = kinds[name](want, values[name])
+            apart.append(np.abs(got - from_torch(want)).max())
+        assert min(apart) < 0.03, f"{values}: {min(apart)} of 255 apart in the nearest order"
+        return True
+    draw(seconds, 86, one)
+
+
+TESTS = [resize, shorter_side_and_center, recipe, orientations, colours]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ nothing."""
 import json
 import os
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -333,6 +334,32 @@ class Places(case.Case):
     def test_not_of_a_pipeline_that_came_as_text(self):
         with self.assertRaisesRegex(stager.InvalidArgumentError, "^<text>:1:19: "):
             stager.check("dataset: [range: {stp: 4}]\n")
+
+
+class Names(case.Case):
+    """`dir`, and with it completion, knows what there is."""
+
+    def documented(self, name, least):
+        with open(os.path.join(case.HERE, "../../docs", name), encoding="utf-8") as file:
+            cells = [line.split("|")[1] for line in file if line.startswith("| [`")]
+        names = set(re.findall(r"`(\w+)`", " ".join(cells)))
+        self.assertGreater(len(names), least)
+        return names
+
+    def test_dir_of_ops_is_the_table_of_ops(self):
+        self.assertEqual({name.rstrip("_") for name in dir(ops)}, self.documented("ops.md", 90))
+        self.assertIn("assert_", dir(ops))
+        self.assertEqual(ops.center_crop.__name__, "center_crop")
+
+    def test_dir_of_dataset_has_all_steps(self):
+        sources = {"files", "range", "sample_from_datasets", "choose_from_datasets"}
+        self.assertEqual(self.documented("dataset.md", 30) - set(dir(stager.Dataset)), sources)
+        self.assertEqual(stager.Dataset.shuffle.__doc__, "The step `shuffle` of docs/dataset.md.")
+        self.assertEqual(stager.range(4).take(2).yaml(), stager.Dataset.take(stager.range(4), 2).yaml())
+
+    def test_a_step_without_a_method_is_the_daemons_to_judge(self):
+        with self.assertRaisesRegex(stager.Error, "shufle"):
+            stager.check(stager.range(4).shufle(buffer_size=3))
 
 
 class Mistakes(case.unittest.TestCase):

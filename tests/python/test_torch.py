@@ -87,6 +87,26 @@ class Torch(case.Case):
             self.assertEqual([batch["value"].tolist() for batch in loader], [[0, 1], [2, 3], [4, 5]])
         dataset.close()
 
+    def test_a_data_loader_that_would_make_batches_of_batches_is_refused(self):
+        dataset = stager.torch.IterableDataset(self.numbers(stop=6))
+        for arguments in ({}, {"batch_size": 8}, {"batch_size": 8, "collate_fn": list}):
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "batch_size=None"):
+                next(iter(torch.utils.data.DataLoader(dataset, **arguments)))
+
+        class Shard(torch.utils.data.IterableDataset):  # what accelerate puts around it
+            def __iter__(self):
+                for value in dataset:
+                    yield value
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "batch_size=None"):
+            next(iter(torch.utils.data.DataLoader(Shard())))
+        self.assertEqual(next(iter(torch.utils.data.DataLoader(Shard(), batch_size=None)))["value"].tolist(), [0, 1])
+        dataset.close()
+
+    def test_its_length_opens_nothing(self):
+        self.assertEqual(len(stager.torch.IterableDataset("no such pipeline", length=3)), 3)
+        with self.assertRaisesRegex(TypeError, "length="):
+            len(stager.torch.IterableDataset("no such pipeline"))
+
     def test_a_state_that_cannot_be_taken_up_is_refused_by_the_call_that_loads_it(self):
         dataset = stager.torch.IterableDataset(self.numbers())
         state = dataset.state_dict()

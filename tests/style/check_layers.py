@@ -36,6 +36,7 @@ ONLY_IN = [
     (r"nanomsg/.*", ["daemon/gate/main.c", "daemon/gate/confine.c", "client/stagerctl/endpoint.c"]),
     (r"j(peglib|error)\.h$", ["ops/kernels/image/jpeg.c"]),
     (r"spng\.h$", ["ops/kernels/image/png.c"]),
+    (r"isa-l/.*", ["daemon/storage/", "ops/kernels/text/decode_compressed.c"]),
     (r"cuda.*\.h$", ["cuda/"]),
     (r"Python\.h$", ["client/python/"]),
 ]

@@ -125,6 +125,12 @@ _BY_CODE: Dict[int, Type[Error]] = {
                  UnauthenticatedError)}
 
 
+# What texts of libstager call by the names of C.
+_CALLS = {"stager_rewind": "iter(stream)", "stager_next": "stream.next", "stager_release": "batch.release",
+          "stager_run": "stream.run", "stager_open": "stager.open", "stager_options": "the options of stager.open"}
+
+
 def error_of(code: int, text: str) -> Error:
-    """The exception of a status code; stager._core raises what it returns."""
+    """The exception of a status code; stager._core raises what it returns. Calls have their names in Python."""
+    text = re.sub(r"\bstager_[a-z_]+", lambda call: _CALLS.get(call[0], call[0]), text)
     return _BY_CODE.get(code, UnknownError)(text)

@@ -4,11 +4,13 @@ of that name does. Each op with several outputs has its entry here."""
 from __future__ import annotations
 
 import difflib
+import keyword
 from typing import Any, Callable, Dict, List, Optional
 
 from ._batch import Ragged, Sparse
 from ._errors import InvalidArgumentError
 from ._graph import Node, Output, plain
+from ._names import OPS
 
 
 class Outputs(List[Any]):
@@ -100,7 +102,11 @@ class _Ops:
             outputs = _SEVERAL[op](node) if op in _SEVERAL else None
             return node if outputs is None else outputs
         make.__name__ = op
+        make.__doc__ = f"{op}(*inputs, name=None, **attributes): the op `{op}` of docs/ops.md."
         return make
+
+    def __dir__(self) -> List[str]:
+        return sorted([f"{op}_" if keyword.iskeyword(op) else op for op in OPS])
 
 
 ops = _Ops()

@@ -14,6 +14,7 @@ import numpy as np
 
 from ._errors import Error, InvalidArgumentError
 from ._graph import Output, Symbol, Writer, is_parts, one, plain
+from ._names import STEPS
 from ._places import Places, StepPlace, here
 
 #: For capacity, num_threads, num_parallel_calls and the buffer_size of prefetch: found by measurement.
@@ -305,6 +306,22 @@ class Dataset:
         return f"<stager.Dataset {' -> '.join(step.name for step in self._steps)}>"
 
 
+def _add_methods() -> None:
+    """A method for each step that has no special one, so that `dir` and completion know it."""
+    def method(step: str) -> Callable[..., Dataset]:
+        def add(self: Dataset, *given: Any, **named: Any) -> Dataset:
+            return self._with(step, _arguments(step, given, named))
+        add.__name__, add.__qualname__ = step, f"Dataset.{step}"
+        add.__doc__ = f"The step `{step}` of docs/dataset.md."
+        return add
+    for step in STEPS:
+        if step not in vars(Dataset):
+            setattr(Dataset, step, method(step))
+
+
+_add_methods()
+
+
 def _split_maps(dataset: Dataset) -> Tuple[Dataset, List[Callable[[Element], Any]]]:
     """The dataset without the maps behind it, which have no parameters, and their functions."""
     steps = list(dataset._steps)
@@ -553,7 +570,7 @@ def _whole_path(path: Path, is_pattern: bool) -> str:
     text = os.fspath(path)
     if "://" in text or not text:
         return text
-    folder = re.sub(r"([*?\[\\])", r"\\\1", os.getcwd()) if is_pattern else os.getcwd()
+    folder = re.sub(r"([*?\[\\{])", r"\\\1", os.getcwd()) if is_pattern else os.getcwd()
     return os.path.join(folder, os.path.expanduser(text))
 
 

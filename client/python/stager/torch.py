@@ -8,6 +8,7 @@ refused by name, or copied (copy=True).
 """
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -171,6 +172,19 @@ def to(device: Any) -> Hook:
     return _Cuda(device)
 
 
+def _check_loader() -> None:
+    """Is this called for a DataLoader that collates? It would make batches of batches."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if type(owner).__name__ == "_IterableDatasetFetcher" and getattr(owner, "auto_collation", False):
+            raise FailedPreconditionError(
+                "the DataLoader has a batch_size (1 if none is given) and would make batches of batches: the pipeline "
+                "batches already. Use DataLoader(dataset, batch_size=None, num_workers=0), for Hugging Face's Trainer "
+                "in its get_train_dataloader")
+        frame = frame.f_back  # type: ignore[assignment]
+
+
 class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
     """Batches of a pipeline for what takes an IterableDataset: `DataLoader(IterableDataset("criteo"),
     batch_size=None, num_workers=0)`. Opened by the first iteration, so that rank and world size may
@@ -204,11 +218,20 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
             raise FailedPreconditionError(
                 "num_workers has to be 0: stagerd has threads of its own, and a worker process would "
                 "copy what it shares. Give the pipeline more num_threads")
+        _check_loader()
+        return self._batches()
+
+    def _batches(self) -> Iterator[Any]:
         for batch in self.stream:
             yield tree(batch, self._copy) if isinstance(batch, Batch) else batch
 
     def __len__(self) -> int:
-        return len(self.stream)
+        """Batches of a pass, as given by `length=`. Opens nothing."""
+        length: Optional[int] = self._options.get("length")
+        if length is None:
+            raise TypeError(f"pipeline {self._name} does not say how many batches a pass has: give "
+                            "IterableDataset(…, length=)")
+        return length
 
     def __repr__(self) -> str:
         return f"<stager.torch.IterableDataset {self._name}>"

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/sources/braces.h"
 #include "daemon/dataset/sources/listing.h"
 #include "daemon/dataset/sources/paths.h"
 #include "daemon/dataset/step.h"
@@ -33,20 +34,27 @@ static const struct stg_value *names_of(const struct stg_step *step, const char 
     return names != NULL ? names->values : NULL;
 }
 
+static int check_path(void *owner, const char *url, struct stg_err *err)
+{
+    const struct stg_storage *storage;
+    const char *path;
+    int rc = stg_storage_find(url, &storage, &path, err);
+    return rc == 0 ? storage->check(path, err) : rc;
+}
+
+/* A listing is no pattern. */
 static int check_name(const struct stg_step *step, const char *attr,
                       const struct stg_value *value, struct stg_err *err)
 {
+    bool is_pattern = strcmp(attr, "pattern") == 0;
     if (value->kind != STG_VALUE_STRING)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "%s must be a string or a list of strings", attr);
     if (memchr(value->s, '\0', value->s_bytes) != NULL)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err, "%s has a NUL byte",
                             attr);
-    const struct stg_storage *storage;
-    const char *path;
-    int rc = stg_storage_find(value->s, &storage, &path, err);
-    if (rc == 0)
-        rc = storage->check(path, err);
+    int rc = is_pattern ? stg_braces_each(value->s, check_path, NULL, err)
+                        : check_path(NULL, value->s, err);
     return rc < 0 ? stg_step_prefix(step, rc, err) : 0;
 }
 
@@ -93,6 +101,7 @@ struct listing {
     uint64_t taken;            /* of the quota */
     bool is_counted;           /* it does not fit: the rest is counted, and not kept */
     uint64_t n_all, all_bytes; /* then: names, and bytes of those */
+    struct stg_err missing;    /* of a pattern that was left out; code 0: none was */
 };
 
 static int out_of_memory(const struct stg_iter *iter, struct stg_err *err)
@@ -158,8 +167,9 @@ static int listing_add(void *owner, const char *path, struct stg_err *err)
     return 0;
 }
 
-static int list_pattern(struct listing *list, const char *url, struct stg_err *err)
+static int list_pattern(void *owner, const char *url, struct stg_err *err)
 {
+    struct listing *list = owner;
     const struct stg_storage *storage;
     const char *path;
     int rc = stg_storage_find(url, &storage, &path, err);
@@ -208,11 +218,11 @@ static int report(const struct stg_err *why, struct stg_err *err)
     return why->code;
 }
 
-/* A pattern that matches nothing is left out where NOT_FOUND is ignored; `missing` says
- * why. */
-static int list_or_skip(struct listing *list, const char *pattern,
-                        struct stg_err *missing, struct stg_err *err)
+/* A pattern that matches nothing is left out where NOT_FOUND is ignored; list->missing
+ * says why. */
+static int list_or_skip(void *owner, const char *pattern, struct stg_err *err)
 {
+    struct listing *list = owner;
     struct stg_err why = {0};
     bool skips =
         (list->iter->dataset->env.ignored_codes & STG_CODE_BIT(STAGER_NOT_FOUND)) != 0;
@@ -225,7 +235,7 @@ static int list_or_skip(struct listing *list, const char *pattern,
             "step files (line %d): a pattern is left out, because NOT_FOUND is in "
             "ignored_exception_types: %.400s",
             list->iter->step->line, why.text);
-    *missing = why;
+    list->missing = why;
     return 0;
 }
 
@@ -234,16 +244,15 @@ static int list_or_skip(struct listing *list, const char *pattern,
 static int list_patterns(struct listing *list, struct stg_err *err)
 {
     size_t n, n_listings;
-    struct stg_err missing = {0};
     const struct stg_value *patterns = names_of(list->iter->step, "pattern", &n);
     names_of(list->iter->step, "listing", &n_listings);
     for (size_t i = 0; i < n; i++) {
-        int rc = list_or_skip(list, patterns[i].s, &missing, err);
+        int rc = stg_braces_each(patterns[i].s, list_or_skip, list, err);
         if (rc < 0)
             return rc;
     }
-    if (missing.code != 0 && list->n == 0 && !list->is_counted && n_listings == 0)
-        return report(&missing, err);
+    if (list->missing.code != 0 && list->n == 0 && !list->is_counted && n_listings == 0)
+        return report(&list->missing, err);
     return list->is_counted ? 0 : sort_names(list, err);
 }
 

@@ -10,9 +10,9 @@ static const struct stg_param slice_params[] = {
     {.name = "begin",
      .type = STG_PARAM_INTS,
      .required = true,
-     .min = 0,
+     .min = INT64_MIN,
      .max = INT64_MAX,
-     .help = "the first element, one number a dimension"},
+     .help = "the first element, one number a dimension; negative counts from the end"},
     {.name = "size",
      .type = STG_PARAM_INTS,
      .required = true,
@@ -25,19 +25,25 @@ struct slice {
     int64_t begin[STG_MAX_DIMS], size[STG_MAX_DIMS];
 };
 
+static int64_t begin_of(const struct slice *plan, int d, int64_t dim)
+{
+    return plan->begin[d] < 0 ? dim + plan->begin[d] : plan->begin[d];
+}
+
 /* -1 where the input's dimension is not known. */
 static int size_of(const struct slice *plan, int d, int64_t dim, int64_t *ret,
                    struct stg_err *err)
 {
-    int64_t begin = plan->begin[d], size = plan->size[d];
+    int64_t size = plan->size[d];
     *ret = size;
     if (dim < 0)
         return 0;
-    if (begin > dim || (size >= 0 && size > dim - begin))
+    int64_t begin = begin_of(plan, d, dim);
+    if (begin < 0 || begin > dim || (size >= 0 && size > dim - begin))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "begin %" PRId64 ", size %" PRId64
                        " of dimension %d go beyond its %" PRId64 " elements",
-                       begin, size, d, dim);
+                       plan->begin[d], size, d, dim);
     *ret = size < 0 ? dim - begin : size;
     return 0;
 }
@@ -80,7 +86,7 @@ static int run_slice(struct stg_op_run *ctx, struct stg_err *err)
         if (rc < 0)
             return rc;
         move.dims[d].stride = strides[d];
-        move.first += plan->begin[d] * strides[d];
+        move.first += begin_of(plan, d, input->shape[d]) * strides[d];
     }
     return stg_move_run(ctx, 0, input, &move, err);
 }

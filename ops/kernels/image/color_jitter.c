@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "ops/base/random.h"
 #include "ops/kernels/image/image.h"
@@ -8,16 +9,26 @@
 static const struct stg_param params[] = {
     {.name = "brightness",
      .type = STG_PARAM_VALUES,
-     .help = "[least, most] of what is added, in the image's own units"},
+     .help = "[least, most] of what is added, in the image's own units; torchvision: of "
+             "the factor"},
     {.name = "contrast",
      .type = STG_PARAM_VALUES,
-     .help = "[least, most] of the factor of the distance from each channel's mean"},
+     .help = "[least, most] of the factor of the distance from each channel's mean; "
+             "torchvision: from the mean of the gray image"},
     {.name = "saturation",
      .type = STG_PARAM_VALUES,
      .help = "[least, most] of the factor"},
     {.name = "hue",
      .type = STG_PARAM_VALUES,
      .help = "[least, most] of what is added, of a whole turn: within -0.5 to 0.5"},
+    {.name = "definition",
+     .type = STG_PARAM_STRING,
+     .preset = "tensorflow",
+     .help = "tensorflow: tf.image.adjust_brightness and its like, in this order; or "
+             "torchvision: ColorJitter, in an order that is drawn"},
+    {.name = "max_value",
+     .type = STG_PARAM_FLOAT,
+     .help = "torchvision: what no pixel exceeds; none: 255"},
     {.name = "seed",
      .type = STG_PARAM_INT,
      .help = "of what is drawn; none: one made of the node's name"},
@@ -27,24 +38,51 @@ enum { BRIGHTNESS, CONTRAST, SATURATION, HUE, N_KINDS };
 
 struct plan {
     double range[N_KINDS][2];
-    bool saturates, turns; /* saturation or hue are asked for */
+    bool is_given[N_KINDS];
+    bool as_torchvision;
+    float most; /* torchvision */
     uint64_t seed;
 };
 
 /* What is drawn for one image. */
 struct jitter {
     float value[N_KINDS];
-    bool saturates, turns;
+    bool saturates, turns; /* saturation or hue are asked for */
+    int order[N_KINDS];    /* torchvision */
 };
+
+static int read_definition(const struct stg_node *node, struct plan *plan,
+                           struct stg_err *err)
+{
+    const char *name =
+        stg_attr_string(node->attrs, node->n_attrs, "definition", "tensorflow");
+    bool has_most = stg_attr_find(node->attrs, node->n_attrs, "max_value") != NULL;
+    plan->as_torchvision = strcmp(name, "torchvision") == 0;
+    plan->most = (float)stg_attr_float(node->attrs, node->n_attrs, "max_value", 255);
+    if (!plan->as_torchvision && strcmp(name, "tensorflow") != 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "definition is \"%s\", not tensorflow or torchvision", name);
+    if (has_most && !plan->as_torchvision)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "max_value goes with definition: torchvision; TensorFlow's leaves "
+                       "pixels as large as they become");
+    if (!(plan->most > 0) || !isfinite(plan->most))
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_value is %g; it is above 0",
+                       (double)plan->most);
+    return 0;
+}
 
 static int read_ranges(const struct stg_node *node, struct plan *plan,
                        struct stg_err *err)
 {
     static const char *const names[N_KINDS] = {"brightness", "contrast", "saturation",
                                                "hue"};
-    static const double none[N_KINDS][2] = {{0, 0}, {1, 1}, {1, 1}, {0, 0}};
-    static const double limits[N_KINDS][2] = {
-        {-INFINITY, INFINITY}, {0, INFINITY}, {0, INFINITY}, {-0.5, 0.5}};
+    double same = plan->as_torchvision ? 1 : 0; /* of brightness */
+    const double none[N_KINDS][2] = {{same, same}, {1, 1}, {1, 1}, {0, 0}};
+    const double limits[N_KINDS][2] = {{plan->as_torchvision ? 0 : -INFINITY, INFINITY},
+                                       {0, INFINITY},
+                                       {0, INFINITY},
+                                       {-0.5, 0.5}};
     for (int i = 0; i < N_KINDS; i++) {
         double *range = plan->range[i];
         int rc = stg_image_numbers(node, names[i], 2, none[i], range, err);
@@ -56,9 +94,8 @@ static int read_ranges(const struct stg_node *node, struct plan *plan,
                            "%s is [%g, %g]; it is the least and the most, within %g to "
                            "%g",
                            names[i], range[0], range[1], limits[i][0], limits[i][1]);
+        plan->is_given[i] = stg_attr_find(node->attrs, node->n_attrs, names[i]) != NULL;
     }
-    plan->saturates = stg_attr_find(node->attrs, node->n_attrs, "saturation") != NULL;
-    plan->turns = stg_attr_find(node->attrs, node->n_attrs, "hue") != NULL;
     return 0;
 }
 
@@ -75,11 +112,14 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
                        "input \"%s\" is %s of rank %d, not an image: uint8 or float32, "
                        "[height, width, channels], or a batch of them",
                        input->name, stg_dtype_name(input->dtype), input->ndim);
-    int rc = read_ranges(ctx->node, plan, err);
+    int rc = read_definition(ctx->node, plan, err);
+    if (rc == 0)
+        rc = read_ranges(ctx->node, plan, err);
     if (rc < 0)
         return rc;
     int64_t channels = input->shape[input->ndim - 1];
-    if ((plan->saturates || plan->turns) && channels >= 0 && channels != 3)
+    if ((plan->is_given[SATURATION] || plan->is_given[HUE]) && channels >= 0 &&
+        channels != 3)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "saturation and hue are of 3 channels, and there are %" PRId64,
                        channels);
@@ -172,6 +212,89 @@ static void jitter_image(const struct jitter *jitter, const struct stg_tensor *i
         change_pixel(jitter, out + i);
 }
 
+/* ---- one image, as torchvision's functions of float images ---- */
+
+static double gray_of(const float p[3])
+{
+    return 0.2989 * (double)p[0] + 0.587 * (double)p[1] + 0.114 * (double)p[2];
+}
+
+static float limited(const struct plan *plan, float value)
+{
+    return value < 0 ? 0 : value > plan->most ? plan->most : value;
+}
+
+static float blended(const struct plan *plan, float value, float other, float factor)
+{
+    return limited(plan, value * factor + other * (1 - factor));
+}
+
+static float mean_gray(const float *pixels, int64_t n, int64_t channels)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += channels) {
+        for (int64_t c = 0; channels != 3 && c < channels; c++)
+            sum += (double)pixels[i + c] / (double)channels;
+        if (channels == 3)
+            sum += gray_of(pixels + i);
+    }
+    return n > 0 ? (float)(sum * (double)channels / (double)n) : 0;
+}
+
+static void change_all(const struct plan *plan, const struct jitter *jitter, int kind,
+                       float *pixels, int64_t n, int64_t channels)
+{
+    const struct jitter turn = {.value = {[HUE] = jitter->value[HUE]}, .turns = true};
+    float factor = jitter->value[kind];
+    float mean = kind == CONTRAST ? mean_gray(pixels, n, channels) : 0;
+    for (int64_t i = 0; (kind == BRIGHTNESS || kind == CONTRAST) && i < n; i++)
+        pixels[i] = blended(plan, pixels[i], mean, factor);
+    for (int64_t i = 0; kind == SATURATION && i < n; i += 3) {
+        float gray = (float)gray_of(pixels + i);
+        for (int c = 0; c < 3; c++)
+            pixels[i + c] = blended(plan, pixels[i + c], gray, factor);
+    }
+    for (int64_t i = 0; kind == HUE && i < n; i += 3)
+        change_pixel(&turn, pixels + i);
+}
+
+static void draw_order(struct stg_op_random *random, int order[N_KINDS])
+{
+    for (int i = 0; i < N_KINDS; i++) {
+        int64_t k = stg_op_random_below(random, i + 1);
+        order[i] = order[k];
+        order[k] = i;
+    }
+}
+
+static void draw_jitter(const struct plan *plan, const struct stg_op_run *ctx,
+                        uint64_t row, struct jitter *ret)
+{
+    struct stg_op_random random;
+    stg_op_random_init(&random, &ctx->key, plan->seed, row);
+    for (int i = 0; i < N_KINDS; i++)
+        ret->value[i] =
+            (float)stg_op_random_between(&random, plan->range[i][0], plan->range[i][1]);
+    ret->saturates = plan->is_given[SATURATION];
+    ret->turns = plan->is_given[HUE];
+    draw_order(&random, ret->order);
+}
+
+static void change_image(const struct plan *plan, const struct jitter *jitter,
+                         const struct stg_tensor *input, int64_t first, int64_t n,
+                         int64_t channels, float *out)
+{
+    if (!plan->as_torchvision) {
+        jitter_image(jitter, input, first, n, channels, out);
+        return;
+    }
+    brighten(input, first, n, 0, out);
+    for (int i = 0; i < N_KINDS; i++) {
+        if (plan->is_given[jitter->order[i]])
+            change_all(plan, jitter, jitter->order[i], out, n, channels);
+    }
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
@@ -180,20 +303,16 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     int64_t n_images = input->ndim == 4 ? input->shape[0] : 1;
     int64_t n = n_images > 0 ? stg_tensor_n(input) / n_images : 0;
     struct stg_tensor output;
-    if ((plan->saturates || plan->turns) && channels != 3)
+    if ((plan->is_given[SATURATION] || plan->is_given[HUE]) && channels != 3)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "saturation and hue are of 3 channels, and there are %" PRId64,
                        channels);
     int rc =
         ctx->alloc(ctx, 0, STAGER_FLOAT32, input->ndim, input->shape, 0, &output, err);
     for (int64_t row = 0; rc == 0 && row < n_images; row++) {
-        struct jitter jitter = {.saturates = plan->saturates, .turns = plan->turns};
-        struct stg_op_random random;
-        stg_op_random_init(&random, &ctx->key, plan->seed, (uint64_t)row);
-        for (int i = 0; i < N_KINDS; i++)
-            jitter.value[i] = (float)stg_op_random_between(&random, plan->range[i][0],
-                                                           plan->range[i][1]);
-        jitter_image(&jitter, input, row * n, n, channels,
+        struct jitter jitter;
+        draw_jitter(plan, ctx, (uint64_t)row, &jitter);
+        change_image(plan, &jitter, input, row * n, n, channels,
                      (float *)output.data + row * n);
     }
     return rc;
@@ -201,8 +320,9 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
 
 const struct stg_op stg_op_color_jitter = {
     .name = "color_jitter",
-    .summary = "Brightness, contrast, saturation and hue changed at random; as "
-               "tf.image.adjust_brightness and its like.",
+    .summary =
+        "Brightness, contrast, saturation and hue changed at random; as "
+        "tf.image.adjust_brightness and its like, or as torchvision's ColorJitter.",
     STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/dataset/sources/braces.h"
 #include "daemon/dataset/sources/listing.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
@@ -118,7 +119,93 @@ static void a_listing_is_read_on_behalf_of_the_applier(void)
     check_refused_as("secret", 12345, STAGER_PERMISSION_DENIED, "may not read");
 }
 
+/* ---- braces ---- */
+
+static int add_name(void *owner, const char *name, struct stg_err *err)
+{
+    return fprintf(owner, "%s ", name) < 0 ? -1 : 0;
+}
+
+static char *expanded(const char *pattern, int want, struct stg_err *err)
+{
+    char *text;
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    CHECK_INT(stg_braces_each(pattern, add_name, to, err), want);
+    fclose(to);
+    return text;
+}
+
+/* What bash prints for `echo PATTERN`, but for the last rows. */
+static void braces_are_expanded_as_by_a_shell(void)
+{
+    static const char *const rows[][2] = {
+        {"a", "a "},
+        {"a{b,c}d", "abd acd "},
+        {"{a,b}{1..2}", "a1 a2 b1 b2 "},
+        {"{000..003}", "000 001 002 003 "},
+        {"{8..11}", "8 9 10 11 "},
+        {"{08..11}", "08 09 10 11 "},
+        {"{3..1}", "3 2 1 "},
+        {"x{a,b{1..2},c{d,e}}y", "xay xb1y xb2y xcdy xcey "},
+        {"{,a}b", "b ab "},
+        {"{a}{}{b", "{a}{}{b "},
+        {"{a{b,c}}", "{ab} {ac} "},
+        {"}{a,b}{", "}a{ }b{ "},
+        {"{a..c}{1..}{..2}", "{a..c}{1..}{..2} "}, /* of numbers alone */
+        {"\\{a,b}", "\\{a,b} "},                   /* a backslash stays: glob's, too */
+        {"{a\\,b,c\\}}", "a\\,b c\\} "},           /* likewise */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct stg_err err = {0};
+        char *got = expanded(rows[i][0], 0, &err);
+        CHECK_STR(got, rows[i][1]);
+        free(got);
+    }
+}
+
+static void braces_that_stand_for_too_much_are_refused(void)
+{
+    struct stg_err err = {0};
+    free(expanded("{0..999999}{0..1}", -STAGER_INVALID_ARGUMENT, &err));
+    CHECK_CONTAINS(err.text, "stand for more than 1000000 names");
+    static char many[3 * 70 + 1];
+    for (int i = 0; i < 70; i++)
+        memcpy(many + 3 * i, "{,}", 3);
+    free(expanded(many, -STAGER_INVALID_ARGUMENT, &err));
+    CHECK_CONTAINS(err.text, "too long, or has more than 64 braces");
+}
+
+static void files_of_braces_are_read(void)
+{
+    STG_TEST_FILE("p-00.x", "1\n");
+    STG_TEST_FILE("p-01.x", "2\n");
+    STG_TEST_FILE("q-01.x", "3\n");
+    STG_TEST_FILE("{a,b}", "4\n");
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text("dataset: [{files: {pattern: \"$DIR/p-{00..01}.x\", "
+                                     "shuffle: false}}, text_line]",
+                                     &env, 0);
+    CHECK_STR(got, "1\n2\n");
+    free(got);
+    got = stg_test_render_text("dataset: [{files: {pattern: [\"$DIR/{p,q}-*1.x\", "
+                               "'$DIR/\\{a,b}'], shuffle: false}}, text_line]",
+                               &env, 0);
+    CHECK_STR(got, "2\n3\n4\n");
+    free(got);
+    struct stg_pipeline_spec *spec =
+        stg_test_load("dataset: [{files: {pattern: \"$DIR/p-{00..02}.x\"}}, text_line]");
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_INT(stg_dataset_create(spec, &env, &dataset, &err), -STAGER_NOT_FOUND);
+    CHECK_CONTAINS(err.text, "/p-02.x");
+    stg_pipeline_spec_destroy(spec);
+}
+
 static const struct stg_test tests[] = {
+    TEST(braces_are_expanded_as_by_a_shell),
+    TEST(braces_that_stand_for_too_much_are_refused),
+    TEST(files_of_braces_are_read),
     TEST(a_listing_names_files_in_the_order_of_its_lines),
     TEST(a_listing_of_many_files_is_read_in_pieces),
     TEST(what_is_wrong_with_a_listing_is_said_with_its_line),

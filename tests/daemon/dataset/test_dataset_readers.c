@@ -321,6 +321,25 @@ static void parts_of_samples_are_components(void)
     stg_bump_finish(&bump);
 }
 
+/* "a" has x and y, "b" too; z is in neither. */
+static void parts_may_be_optional(void)
+{
+    stg_test_file("a.tar.gz", tar_small, sizeof(tar_small));
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text("dataset: [{files: {pattern: $DIR/a.tar.gz}}, "
+                                     "{tar: {parts: {z: optional, y: required}}}]",
+                                     &env, 0);
+    CHECK_STR(got, "a  2\nb  4\n");
+    free(got);
+    struct stg_pipeline_spec *spec = stg_test_load(
+        "dataset: [{files: {pattern: /x}}, {tar: {parts: {z: sometimes}}}]");
+    struct stg_dataset *dataset;
+    struct stg_err err = {0};
+    CHECK_INT(stg_dataset_create(spec, &env, &dataset, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "parts: z is neither required nor optional");
+    stg_pipeline_spec_destroy(spec);
+}
+
 static void check_refused(const struct stg_test_spec *spec, const char *part)
 {
     struct stg_dataset_env env = stg_test_env();
@@ -396,6 +415,7 @@ static const struct stg_test tests[] = {
     TEST(whole_files_come_with_their_paths),
     TEST(rows_of_arrays_are_dense_batches),
     TEST(parts_of_samples_are_components),
+    TEST(parts_may_be_optional),
     TEST(an_option_that_makes_no_sense_is_refused),
     TEST(a_step_that_reads_files_needs_them_and_sane_sizes),
 };

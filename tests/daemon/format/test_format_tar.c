@@ -180,6 +180,23 @@ static void a_sample_that_lacks_a_part_costs_one_record(void)
     free(archive.data);
 }
 
+/* Optional parts are empty. */
+static void a_sample_may_lack_an_optional_part(void)
+{
+    static const bool second[] = {false, true};
+    static const struct stg_tar_options options = {2, x_y, second};
+    struct archive archive = UNPACK(tar_small);
+    strcpy(archive.data + 1024, "a.z");
+    set_checksum(archive.data + 1024);
+    check_archive(&archive, &options, 0, "0@0 1:a1:10:\n1@2048 1:b1:31:4\n");
+    strcpy(archive.data, "a.y");
+    set_checksum(archive.data);
+    check_archive(&archive, &options, 0,
+                  "!INVALID_ARGUMENT record 0 (offset 0), \"a\": the sample has no part "
+                  "\"x\": it was skipped\n1@2048 1:b1:31:4\n");
+    free(archive.data);
+}
+
 static void a_sample_above_the_limit_is_passed_over(void)
 {
     struct archive archive = UNPACK(tar_ustar);
@@ -294,6 +311,7 @@ static const struct stg_test tests[] = {
     TEST(parts_come_in_the_order_that_was_asked_for),
     TEST(an_archive_of_nothing_has_no_samples),
     TEST(a_sample_that_lacks_a_part_costs_one_record),
+    TEST(a_sample_may_lack_an_optional_part),
     TEST(a_sample_above_the_limit_is_passed_over),
     TEST(a_damaged_header_costs_the_rest_but_no_sample_before_it),
     TEST(an_archive_truncated_at_any_byte_is_reported),
