@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """User functions in worker processes: their inputs and outputs, and the batch of a function that raises, dies, hangs or
 returns a wrong value."""
+import contextlib
+import io
 import json
 import os
 import re
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -628,6 +631,23 @@ class Errors(WorkerCase):
                 stager.check(dataset.staged())
         with self.assertRaisesRegex(stager.InvalidArgumentError, "module:name"):
             batches.py_function(lambda batch: batch)
+
+
+class Reap(unittest.TestCase):
+    def test_a_worker_that_dies_before_its_supervisor_looked_was_ready(self):
+        def hear():
+            child.is_ready = True
+
+        child = mock.Mock(is_ready=False, error=None, kill_at=None, began=time.monotonic())
+        child.process.poll.return_value = -signal.SIGKILL
+        child.hear.side_effect = hear
+        child.how.return_value = "was killed by signal 9 (SIGKILL)"
+        supervisor = stager._workers.Supervisor("p", 1, None)
+        supervisor._children = [child]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            supervisor._reap()
+        self.assertEqual((out.getvalue(), supervisor._children), ("ready\n", []))
 
 
 class Life(WorkerCase):

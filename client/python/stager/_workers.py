@@ -193,8 +193,10 @@ class Supervisor:
         for child in list(self._children):
             if child.process.poll() is None and (child.kill_at is None or now < child.kill_at):
                 continue
-            for _ in range(3):  # its terminal status
+            for _ in range(3):  # its terminal status, and what it sent before that
                 child.hear()
+            if child.is_ready:
+                self._tell()
             child.end()
             self._children.remove(child)
             if isinstance(child.error, AlreadyExistsError):  # others were faster
