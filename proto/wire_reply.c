@@ -185,9 +185,9 @@ static int work_fill(const struct stg_reply *from, struct stg_bump *bump,
     stager__work_reply__init(work);
     work->name = stg_wire_required(from->name);
     work->function = stg_wire_required(from->function);
-    work->has_seed = work->has_pure = true;
+    work->has_seed = from->seed != 0;
     work->seed = from->seed;
-    work->pure = from->pure;
+    work->has_pure = work->pure = from->pure;
     to->work = work;
     return boundary_fill(&from->boundary, bump, &work->n_output, &work->output);
 }

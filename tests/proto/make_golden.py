@@ -158,6 +158,9 @@ def replies():
     yield "reply_work", number(1, 11) + number(9, 13) + data(
         14, data(1, "criteo") + data(2, "m.n:f") + boundary(3, "label", 1, [4096])
         + boundary(3, "ids", 7, [-1, 26]))
+    yield "reply_work_pure", number(1, 11) + number(9, 13) + data(
+        14, data(1, "criteo") + data(2, "m.n:f") + boundary(3, "label", 1, [4096])
+        + boundary(3, "ids", 7, [-1, 26]) + number(4, 300) + number(5, 1))
     yield "reply_explain", number(1, 11) + number(9, 11) + data(12, explain())
     node = data(1, "rows") + number(4, 1) + number(11, 1)
     yield "reply_explain_gpu", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(8, node))
