@@ -41,12 +41,12 @@ static int driver_error(const char *what, struct stg_err *err)
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
         return stg_err(err, -STAGER_UNAVAILABLE,
-                       "cuda: %s: no NVIDIA driver (libcuda.so.1 is not there)", what);
-    return stg_err(
-        err, -STAGER_UNAVAILABLE,
-        "cuda: %s: the NVIDIA driver knows CUDA %d.%d, this plugin needs %d.%d: "
-        "update the driver",
-        what, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+                       "cuda: %s: no NVIDIA driver (libcuda.so.1 was not found)", what);
+    return stg_err(err, -STAGER_UNAVAILABLE,
+                   "cuda: %s: the NVIDIA driver supports CUDA %d.%d, this plugin needs "
+                   "%d.%d: update the driver",
+                   what, driver / 1000, driver % 1000 / 10, runtime / 1000,
+                   runtime % 1000 / 10);
 }
 
 int stg_cuda_error(int error, const char *what, struct stg_err *err)
@@ -55,10 +55,10 @@ int stg_cuda_error(int error, const char *what, struct stg_err *err)
     if (error == cudaErrorInsufficientDriver)
         rc = driver_error(what, err);
     else if (error == cudaErrorNoDevice)
-        rc = stg_err(err, -STAGER_UNAVAILABLE,
-                     "cuda: %s: there is a driver and no device (is CUDA_VISIBLE_DEVICES "
-                     "empty?)",
-                     what);
+        rc = stg_err(
+            err, -STAGER_UNAVAILABLE,
+            "cuda: %s: the driver finds no device (is CUDA_VISIBLE_DEVICES empty?)",
+            what);
     else
         rc = stg_err(err, code_of(error), "cuda: %s: %s", what,
                      cudaGetErrorString((cudaError_t)error));

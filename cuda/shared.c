@@ -73,7 +73,7 @@ static int check_passes(const struct driver *driver, int device, struct stg_err 
               "what the device can do", err);
     if (rc == 0 && value == 0)
         rc = stg_err(err, -STAGER_UNIMPLEMENTED,
-                     "cuda: device %d cannot pass memory on as a descriptor", device);
+                     "cuda: device %d cannot export memory as a descriptor", device);
     return rc;
 }
 

@@ -127,7 +127,7 @@ static int store_int(const struct stg_value *value, int dtype, void *data, size_
                      struct stg_err *err)
 {
     if (value->kind != STG_VALUE_INT)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is no %s",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is not a valid %s",
                        stg_dtype_name(dtype));
     for (size_t k = 0; k < sizeof(ranges) / sizeof(ranges[0]); k++) {
         if (ranges[k].dtype != dtype)
@@ -139,7 +139,7 @@ static int store_int(const struct stg_value *value, int dtype, void *data, size_
         memcpy((char *)data + i * bytes, &value->i, bytes); /* little-endian */
         return 0;
     }
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "no literal can be a %s",
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "a literal cannot be a %s",
                    stg_dtype_name(dtype));
 }
 
@@ -148,7 +148,7 @@ int stg_literal_store(const struct stg_value *value, int dtype, void *data, size
 {
     if (dtype == STAGER_BOOL) {
         if (value->kind != STG_VALUE_BOOL)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is no bool");
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is not a bool");
         ((uint8_t *)data)[i] = value->i != 0;
         return 0;
     }
@@ -156,7 +156,7 @@ int stg_literal_store(const struct stg_value *value, int dtype, void *data, size
         dtype != STAGER_BFLOAT16)
         return store_int(value, dtype, data, i, err);
     if (value->kind != STG_VALUE_INT && value->kind != STG_VALUE_FLOAT)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is no %s",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is not a valid %s",
                        stg_dtype_name(dtype));
     double f = value->kind == STG_VALUE_INT ? (double)value->i : value->f;
     switch (dtype) {
@@ -186,7 +186,7 @@ static int string_tensor(const struct stg_value *values, size_t n, size_t n_elem
     for (size_t i = 0; i < n_elements; i++) {
         const struct stg_value *value = &values[n == 1 ? 0 : i];
         if (value->kind != STG_VALUE_STRING)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is no string");
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "this literal is not a string");
         bytes += value->s_bytes;
     }
     int64_t *offsets = stg_bump_alloc(bump, (n_elements + 1) * sizeof(*offsets));

@@ -85,18 +85,18 @@ static bool read_string(struct stg_json *at, struct stg_json_token *ret)
     *ret = (struct stg_json_token){.kind = '"', .s = p};
     while (p < at->end && *p != '"') {
         if ((unsigned char)*p < 0x20)
-            return fail(at, p, "a control character stands in a string; it is escaped");
+            return fail(at, p, "a control character in a string must be escaped");
         if (*p++ != '\\')
             continue;
         uint32_t c = 0;
         size_t n = read_escape(p, at->end, &c);
         if (n == 0)
-            return fail(at, p - 1, "there is no such escape");
+            return fail(at, p - 1, "unknown escape sequence");
         ret->is_escaped = true;
         p += n;
     }
     if (p == at->end)
-        return fail(at, at->p, "a string has no end");
+        return fail(at, at->p, "a string is not closed");
     ret->bytes = (size_t)(p - ret->s);
     at->p = p + 1;
     return true;
@@ -162,7 +162,7 @@ static bool read_number(struct stg_json *at, struct stg_json_token *ret)
         good = p > from;
     }
     if (!good)
-        return fail(at, at->p, "this is no number");
+        return fail(at, at->p, "not a valid number");
     *ret = (struct stg_json_token){.kind = '0', .s = at->p, .bytes = (size_t)(p - at->p)};
     at->p = p;
     return true;
@@ -179,14 +179,14 @@ static bool read_word(struct stg_json *at, struct stg_json_token *ret)
         at->p += n;
         return true;
     }
-    return fail(at, at->p, "here is no value");
+    return fail(at, at->p, "expected a value");
 }
 
 bool stg_json_next(struct stg_json *at, struct stg_json_token *ret)
 {
     skip_space(at);
     if (at->p == at->end)
-        return fail(at, at->p, "the record ends where a value should be");
+        return fail(at, at->p, "the record ends, expected a value");
     char c = *at->p;
     if (c == '"')
         return read_string(at, ret);
@@ -206,9 +206,9 @@ static bool skip_name(struct stg_json *at)
     if (!stg_json_next(at, &token))
         return false;
     if (token.kind != '"')
-        return fail(at, at->p, "here is no name of a member: \"name\": value");
+        return fail(at, at->p, "expected the name of a member, as in \"name\": value");
     return stg_json_take(at, ':') ||
-           fail(at, at->p, "here is no ':' behind the name of a member");
+           fail(at, at->p, "expected ':' after the name of a member");
 }
 
 /* open: the brackets that are not closed, from the outermost. Behind a value: closes
@@ -221,8 +221,7 @@ static bool next_inside(struct stg_json *at, char *open, int *depth)
         if (stg_json_take(at, ','))
             return kind != '{' || skip_name(at);
         if (!stg_json_take(at, kind == '{' ? '}' : ']'))
-            return fail(at, at->p,
-                        "here is neither ',' nor the end of the list or object");
+            return fail(at, at->p, "expected ',' or the end of the list or object");
         --*depth;
     }
     return false;

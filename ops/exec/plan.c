@@ -59,12 +59,11 @@ static int plan_nodes(struct stg_run *run, const struct stg_resources *resources
         }
         if ((node->op->flags & STG_OP_PLACEHOLDER) != 0)
             return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                           "placeholder %s is needed and nothing feeds it",
-                           node->spec->name);
+                           "placeholder %s is needed but is not fed", node->spec->name);
         if ((node->op->flags & STG_OP_TABLE) != 0) {
             if (node->table.data == NULL)
                 return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                               "vocabulary %s is needed and was not read",
+                               "vocabulary %s is needed but was not read",
                                node->spec->name);
             run->tensors[first_slot[index]] = node->table;
             continue;
@@ -74,7 +73,8 @@ static int plan_nodes(struct stg_run *run, const struct stg_resources *resources
                 resources != NULL ? stg_resources_tensor(resources, index) : NULL;
             if (variable == NULL)
                 return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                               "variable %s is needed and is not here", node->spec->name);
+                               "variable %s is needed but does not exist in this process",
+                               node->spec->name);
             run->tensors[first_slot[index]] = *variable;
             continue;
         }
@@ -301,7 +301,7 @@ int stg_run_create_stage(const struct stg_graph *graph, struct stg_run **ret,
 {
     if (!graph->has_element)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "the stage side runs where the dataset is");
+                       "the stage subgraph needs the elements of the dataset");
     return create(graph, NULL, graph->element.n, graph->features, graph->boundary.n, ret,
                   err);
 }

@@ -25,8 +25,8 @@ static int make_variable(const struct stg_graph_node *node, struct stg_tensor *r
         fits = fits && !__builtin_mul_overflow(bytes, (uint64_t)tensor.shape[d], &bytes);
     }
     if (!fits || bytes > (uint64_t)INT64_MAX)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "variable %s has more bytes than there can be", node->spec->name);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "variable %s is too large",
+                       node->spec->name);
     tensor.data_bytes = bytes;
     tensor.data = aligned_alloc(64, ((size_t)bytes + 64) & ~(size_t)63);
     if (tensor.data == NULL)

@@ -231,8 +231,8 @@ static int check_index(const struct stg_component *part, int ndim, const char *w
     char shape[256];
     if (part->dtype == STAGER_INT64 && part->ndim == ndim)
         return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is int64 %s, found %s %s", what,
-                   dims, stg_dtype_name(part->dtype),
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s must be int64 %s, found %s %s",
+                   what, dims, stg_dtype_name(part->dtype),
                    stg_shape_text(part->shape, part->ndim, shape, sizeof(shape)));
 }
 
@@ -249,12 +249,13 @@ static int check_splits(const struct stg_component *values,
     if (rc < 0)
         return rc;
     if (splits->shape[0] == 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "row_splits have one entry more than there are rows, found none");
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "row_splits must have one entry more than there are rows, found none");
     if (values->ndim < 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the values of a ragged feature have rank 1 or more, \"%s\" is a "
-                       "scalar",
+                       "the values of a ragged feature must have rank 1 or more, but "
+                       "\"%s\" is a scalar",
                        values->name);
     return 0;
 }
@@ -266,9 +267,10 @@ static int check_indices(const struct stg_component *values,
     if (rc < 0)
         return rc;
     if (values->ndim != 1)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the values of a sparse feature have rank 1, \"%s\" has %d",
-                       values->name, values->ndim);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "the values of a sparse feature must have rank 1, but \"%s\" has rank %d",
+            values->name, values->ndim);
     if (differ(values->shape[0], indices->shape[0]))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "%" PRId64 " indices for %" PRId64 " values", indices->shape[0],

@@ -26,8 +26,7 @@ static int link_target(struct stg_graph *graph, size_t i, struct stg_err *err)
         return stg_graph_invalid(err);
     if (feed->target.kind == STG_REF_STAGED)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "a tensor after the boundary cannot be fed: feed what it is made "
-                       "from");
+                       "a tensor after the boundary cannot be fed: feed its inputs");
     for (size_t k = 0; k < i; k++) {
         if (stg_ref_same(&graph->feeds[k].target, &feed->target))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -108,7 +107,7 @@ static int link_fed(struct stg_graph *graph, size_t i, struct stg_err *err)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "a variable cannot be fed; assign to it");
     } else if (feed->is_carried) {
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "it is no output of a node");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "it is not an output of a node");
     }
     for (size_t k = 0; k < i; k++) {
         if (strcmp(graph->feeds[k].spec->name, spec->name) == 0 ||
@@ -166,7 +165,7 @@ static int mismatch(const struct stg_graph_feed *feed, const struct stg_componen
 {
     char got[128], want[128];
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "%s%s%s is %s %s, and the tensor it replaces %s %s",
+                   "%s%s%s is %s %s, but the tensor that it replaces is %s %s",
                    feed->spec->tensor != NULL ? "\"" : "the value",
                    feed->spec->tensor != NULL ? feed->spec->tensor : "",
                    feed->spec->tensor != NULL ? "\"" : "", stg_dtype_name(is->dtype),
@@ -206,7 +205,7 @@ static int check_side(const struct stg_graph *graph, const struct stg_ref *ref,
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "\"%s\" is computed in the trainer (it depends on a variable or on a "
-                   "\"staged:\" tensor); feed_dict is of the stage subgraph",
+                   "\"staged:\" tensor); feed_dict applies to the stage subgraph",
                    name);
 }
 
@@ -282,7 +281,7 @@ int stg_graph_check_needed(struct stg_graph *graph, struct stg_err *err)
             return stg_graph_blame(
                 &graph->nodes[i],
                 stg_err(err, -STAGER_INVALID_ARGUMENT,
-                        "a feature needs this placeholder, and nothing feeds it: add it "
+                        "a feature needs this placeholder, but nothing feeds it: add it "
                         "to staged.feed_dict"),
                 err);
     }
@@ -375,7 +374,7 @@ int stg_graph_find_feed(const struct stg_graph *graph, const char *name, size_t 
     if (ref.kind != STG_REF_FEED || !graph->feeds[ref.index].spec->client)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "\"%s\" cannot be set by a client: staged.feed_dict has no entry "
-                       "of it with client: true",
+                       "for it with client: true",
                        name);
     *ret = ref.index;
     return 0;

@@ -113,7 +113,7 @@ static int check_feature(const struct stg_graph *graph, size_t i, struct stg_err
     for (size_t k = 0; k < i; k++) {
         if (strcmp(graph->spec->staged.features[k].path, feature->path) == 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "there is another feature of this name");
+                           "another feature has the same name");
     }
     unsigned depends = stg_graph_depends(graph, &graph->features[i]);
     if ((depends & STG_DEPENDS_STAGED) != 0)
@@ -123,15 +123,15 @@ static int check_feature(const struct stg_graph *graph, size_t i, struct stg_err
                        feature->tensor);
     if ((depends & STG_DEPENDS_VARIABLE) != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "\"%s\" depends on a variable, which lives in the trainer; make "
-                       "it a target instead",
+                       "\"%s\" depends on a variable, which exists only in the trainer; "
+                       "make it a target instead",
                        feature->tensor);
     const struct stg_ref *ref = &graph->features[i];
     if (ref->kind == STG_REF_NODE &&
         (graph->nodes[ref->index].op->flags & STG_OP_TABLE) != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "\"%s\" is a vocabulary, which stays in the daemon; stage what "
-                       "lookup gives",
+                       "\"%s\" is a vocabulary, which exists only in the daemon; stage "
+                       "the output of lookup",
                        feature->tensor);
     return 0;
 }
@@ -231,9 +231,9 @@ int stg_graph_check_compute(const struct stg_graph *graph, const struct stg_ref 
         from.kind == STG_REF_NODE &&
         (graph->nodes[from.index].op->flags & STG_OP_TABLE) != 0)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "vocabulary \"%s\" stays in the daemon; look words up before the "
-                       "boundary, and stage the ids; or set smart_stage to on or auto, "
-                       "so that what looks them up runs ahead",
+                       "vocabulary \"%s\" exists only in the daemon; look words up "
+                       "before the boundary, and stage the ids; or set smart_stage to on "
+                       "or auto, so that the lookup runs ahead",
                        missing);
     for (size_t i = 0; i < staged->n_features; i++) {
         if (strcmp(staged->features[i].tensor, missing) == 0)

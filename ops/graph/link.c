@@ -65,10 +65,10 @@ static int find_op(struct stg_graph *graph, struct stg_graph_node *node,
         names[i] = ops[i]->name;
     const char *near = stg_nearest(node->spec->op, names, n);
     if (near != NULL)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "no such op; did you mean %s?",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "unknown op; did you mean %s?",
                        near);
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "no such op; docs/ops.md lists what there is");
+                   "unknown op; docs/ops.md lists the ops");
 }
 
 /* ---- staged.transfer_dtypes ----
@@ -112,7 +112,7 @@ static int add_transfer(struct stg_graph *graph, size_t k, struct stg_err *err)
     int narrow = stg_dtype_from_name(text), wide = stg_dtype_widened(narrow);
     if (wide == STAGER_DT_INVALID)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "\"%.64s\" is no half of a dtype; there are int8, int16, int32, "
+                       "\"%.64s\" is not a dtype to transfer; known: int8, int16, int32, "
                        "uint8, uint16, uint32, float16, bfloat16 and float32",
                        text);
     const char *name = stg_bump_printf(&graph->bump, "staged:%s", attr->name);
@@ -196,12 +196,12 @@ static int check_arity(const struct stg_graph_node *node, struct stg_err *err)
     if (n >= op->min_inputs && (op->max_inputs < 0 || n <= op->max_inputs))
         return 0;
     if (op->max_inputs < 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "takes at least %d input%s, has %d",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "takes at least %d input%s, not %d",
                        op->min_inputs, op->min_inputs == 1 ? "" : "s", n);
     if (op->min_inputs == op->max_inputs)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "takes %d input%s, has %d",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "takes %d input%s, not %d",
                        op->min_inputs, op->min_inputs == 1 ? "" : "s", n);
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "takes %d to %d inputs, has %d",
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "takes %d to %d inputs, not %d",
                    op->min_inputs, op->max_inputs, n);
 }
 
@@ -210,7 +210,7 @@ static int link_control(struct stg_graph *graph, struct stg_graph_node *node,
 {
     int other = stg_graph_find_node(graph, name, strlen(name));
     if (other < 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "\"^%s\": no such node", name);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "\"^%s\": unknown node", name);
     node->controls[node->n_controls++] = (uint32_t)other;
     return 0;
 }
@@ -381,7 +381,7 @@ static int check_name(const struct stg_graph *graph, size_t i, struct stg_err *e
     const char *name = node->name;
     if (name[0] == '\0' || strcmp(name, "staged") == 0 || strpbrk(name, ":^") != NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "a node cannot be called \"%s\"; give it a name without ':' and "
+                       "\"%s\" is not a valid name of a node; use one without ':' and "
                        "'^', other than \"staged\"",
                        name);
     int first = stg_graph_find_node(graph, name, strlen(name));
@@ -405,14 +405,14 @@ static int check_step_node(const struct stg_graph *graph,
         return 0;
     if ((node->op->flags & never) != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the graph of a step has no variables and no placeholders; move "
+                       "the graph of a step cannot have variables or placeholders; move "
                        "the node to the pipeline's `graph:`");
     for (size_t i = 0; i < node->spec->n_inputs; i++) {
         if (strncmp(node->spec->inputs[i], STG_STAGED_PREFIX, STG_STAGED_PREFIX_BYTES) ==
             0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "\"%s\": the graph of a step sees components of its element "
-                           "and no staged tensors",
+                           "\"%s\": the graph of a step sees only the components of its "
+                           "element, not staged tensors",
                            node->spec->inputs[i]);
     }
     return 0;
@@ -430,7 +430,7 @@ static int check_state(const struct stg_graph *graph, const struct stg_graph_nod
     if (op != NULL && (op->flags & STG_OP_VARIABLE) != 0)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "input \"%s\" is no variable, and nothing else can be written",
+                   "input \"%s\" is not a variable; only variables can be written",
                    node->input_names[0]);
 }
 

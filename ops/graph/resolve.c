@@ -144,24 +144,24 @@ static int no_tensor(const struct stg_graph *graph, const char *name, struct stg
     char buf[OUTPUT_NAME_BYTES], list[LIST_BYTES] = "";
     const char *near = nearest_output(graph, name, buf, sizeof(buf));
     if (near == NULL && show_outputs(graph, name, list))
-        return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such output; there are %s",
-                       name, list);
+        return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": unknown output; known: %s", name,
+                       list);
     size_t n = 0;
     const struct stg_component *parts = stg_composite_find(&graph->element, name, &n);
     if (parts != NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
-                       "\"%s\" is a %s component, which a feature may be and an op does "
-                       "not read: name one of its tensors, such as \"%s\"",
+                       "\"%s\" is a %s component, which can be a feature but not the "
+                       "input of an op: name one of its tensors, such as \"%s\"",
                        name, n == 2 ? "ragged" : "sparse", parts[0].name);
     if (near == NULL)
         near = nearest_tensor(graph, name);
     if (near != NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
-                       "\"%s\": no such node or component; did you mean \"%s\"?", name,
+                       "\"%s\": unknown node or component; did you mean \"%s\"?", name,
                        near);
     for (size_t i = 0; i < graph->element.n; i++) /* a client knows none */
         list_name(list, "%s", graph->element.components[i].name);
-    return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": no such node or component%s%s", name,
+    return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": unknown node or component%s%s", name,
                    list[0] != '\0' ? "; the dataset yields " : "", list);
 }
 
@@ -242,13 +242,13 @@ static int resolve_staged(const struct stg_graph *graph, const char *path,
     const char *near = contest_end(&contest);
     if (near != NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
-                       "\"staged:%s\": no such feature; did you mean \"staged:%s\"?",
+                       "\"staged:%s\": unknown feature; did you mean \"staged:%s\"?",
                        path, near);
     char list[LIST_BYTES] = "";
     for (size_t i = 0; i < n; i++)
         list_name(list, "%s", boundary_name(graph, i));
     return stg_err(err, -STAGER_NOT_FOUND,
-                   "\"staged:%s\": no such feature in staged.features; there %s %s", path,
+                   "\"staged:%s\": unknown feature; in staged.features there %s %s", path,
                    n == 1 ? "is" : "are", n == 0 ? "none" : list);
 }
 

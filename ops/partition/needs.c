@@ -194,11 +194,11 @@ int stg_partition_needs_agree(const struct stg_partitions *partitions,
         if (!needs->ahead[i] || (!other->stays[i] && in_rows))
             continue;
         stg_err(err, -STAGER_FAILED_PRECONDITION,
-                "it has to run in stagerd, for the build of one trainer cannot compute "
-                "it or what follows from it, and it has to run in the other, which %s",
-                other->stays[i] ? "fetches it or what it depends on"
-                                : "slices batches into rows that it does not treat each "
-                                  "by itself");
+                "it must run in stagerd, because the build of one trainer cannot compute "
+                "it or a node after it; it must also run in the other trainer, which %s",
+                other->stays[i]
+                    ? "fetches it or one of its inputs"
+                    : "slices batches, and the node does not compute each row by itself");
         return stg_graph_blame(node, -STAGER_FAILED_PRECONDITION, err);
     }
     return 0;

@@ -82,12 +82,11 @@ int stg_partitions_check(const struct stg_partitions *partitions,
         if (!moved[i])
             continue;
         if (!is_good(partitions, needs, n, i))
-            return stg_err(
-                err, -STAGER_INVALID_ARGUMENT,
-                "node %s cannot move: it is fetched or depends on what is, or "
-                "no fetch depends on it, or batches are sliced into rows and it "
-                "does not treat each by itself",
-                stg_partitions_node(partitions, i));
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "node %s cannot move: it is fetched or depends on a fetch, or "
+                           "no fetch depends on it, or batches are sliced and it does "
+                           "not compute each row by itself",
+                           stg_partitions_node(partitions, i));
         long before = missing_before(partitions, moved, i);
         if (before >= 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,

@@ -69,13 +69,13 @@ static const char *why_it_stays(const struct stg_partitions *partitions,
         return "it is or depends on a placeholder";
     if (place == STG_NOT_MOVABLE &&
         ((node->depends & STG_DEPENDS_STAGED) == 0 || node->values != NULL))
-        return "it is made of no staged tensor";
+        return "it does not depend on a staged tensor";
     if (place == STG_NOT_MOVABLE)
         return "it is or depends on a target or an assert";
     if (needs->stays[place])
-        return "it is or depends on what is fetched";
+        return "it is a fetch or depends on one";
     if (needs->in_slices && !partitions->in_rows[place])
-        return "batches are sliced into rows, and it does not treat each by itself";
+        return "batches are sliced, and it does not compute each row by itself";
     return NULL;
 }
 
@@ -83,10 +83,11 @@ static int blame(const struct stg_graph *graph, uint32_t index, const char *why,
                  struct stg_err *err)
 {
     if (reads_table(graph, index))
-        stg_err(err, -STAGER_FAILED_PRECONDITION,
-                "a vocabulary is in stagerd alone, and stagerd cannot run this ahead of "
-                "trainers: %s; or look words up before the boundary, and stage the ids",
-                why);
+        stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            "a vocabulary exists only in stagerd, which cannot run this node ahead of "
+            "trainers: %s; or look words up before the boundary, and stage the ids",
+            why);
     else
         stg_err(err, -STAGER_FAILED_PRECONDITION,
                 "this trainer's build of libstager-compute cannot compute it, and "

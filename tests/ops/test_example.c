@@ -64,11 +64,10 @@ static const struct op_case by_hand[] = {
      "string[1] \"" INT_5 "\"", NULL,
      "feature \"a\" has 1 value; each step, of shape [2], takes 2", 0},
     {"parse_example", INT, "string[2] \"" INT_5 "\" \"\\x0a\\x0c\\x0a\"", NULL,
-     "this is no tf.train.Example: byte 2 of the record: a length goes beyond the end",
-     1},
+     "not a tf.train.Example: byte 2 of the record: a length exceeds the field", 1},
     {"parse_example", INT, "string[1] \"\\xff\"", NULL,
      "byte 1 of the record: a number is truncated", 0},
-    {"parse_example", INT, "string[1] \"\\x0b\"", NULL, "no type that an Example has", 0},
+    {"parse_example", INT, "string[1] \"\\x0b\"", NULL, "a type that no Example has", 0},
     {"parse_example", INT,
      "string[1] \"\\x0a\\x16" ENTRY(
          "\\x14", "\\x0f\\x1a\\x0d\\x0a\\x0b\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff"
@@ -76,7 +75,7 @@ static const struct op_case by_hand[] = {
      NULL, "feature \"a\": byte 23 of the record: a number has more than ten bytes", 0},
     {"parse_example", "features/a/dtype=\"float32\"",
      "string[1] \"\\x0a\\x0c" ENTRY("\\x0a", "\\x05\\x12\\x03\\x0a\\x01\\x05") "\"", NULL,
-     "ends inside of one", 0},
+     "ends inside a value", 0},
     {"parse_example",
      INT " features/a/type=\"sparse\" features/a/index_key=[\"a\"] features/a/size=[5]",
      "string[1] \"" INT_5 "\"", NULL, "feature \"a\": index 5 is not in [0, 5)", 0},
@@ -95,14 +94,14 @@ static const struct op_case by_hand[] = {
     {"parse_example", "features/a/dtype=\"int32\"", "string[1] \"\"", NULL,
      "feature \"a\": dtype cannot be int32", -1},
     {"parse_example", INT " features/a/type=\"var\"", "string[1] \"\"", NULL,
-     "there is no type \"var\"", -1},
+     "unknown type \"var\"", -1},
     {"parse_example", INT " features/a/size=[2]", "string[1] \"\"", NULL,
-     "size does not go with type fixed_len", -1},
+     "size cannot be combined with type fixed_len", -1},
     {"parse_example", INT " features/a/type=\"sparse\"", "string[1] \"\"", NULL,
      "an index_key and a size for each dimension", -1},
     {"parse_example", INT " features/a/default_value=[1, 2]", "string[1] \"\"", NULL,
      "default_value: 2 values cannot fill", -1},
-    {"parse_example", INT, "int64[1] 1", NULL, "Examples are strings", -1},
+    {"parse_example", INT, "int64[1] 1", NULL, "Examples must be strings", -1},
 };
 
 static void examples_are_read_by_the_rules_of_the_wire_format(void)
@@ -415,7 +414,7 @@ static void outputs_are_called_by_the_name_of_their_feature(void)
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "did you mean \"p:image/raw\"?");
     CHECK_INT(graph_of(ABOUT "feature a = p:label\n", &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, "\"p:label\": no such output; there are p:image/raw, "
+    CHECK_CONTAINS(err.text, "\"p:label\": unknown output; known: p:image/raw, "
                              "p:label/values, p:label/indices, p:label/dense_shape");
     CHECK_INT(graph_of(ABOUT "feature a = p:4\n", &err), -STAGER_INVALID_ARGUMENT);
 }

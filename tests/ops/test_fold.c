@@ -339,7 +339,7 @@ static const struct {
     int code;
     const char *error;
 } refused[] = {
-    {{"rat"}, "all", STAGER_NOT_FOUND, "feed \"rat\": \"rat\": no such node"},
+    {{"rat"}, "all", STAGER_NOT_FOUND, "feed \"rat\": \"rat\": unknown node"},
     {{"w"}, "all", STAGER_INVALID_ARGUMENT, "feed \"w\": a variable cannot be fed"},
     {{"x", "x:0"}, "all", STAGER_INVALID_ARGUMENT, "feed \"x:0\": it is fed twice"},
     {{"record", "record"}, "half", STAGER_INVALID_ARGUMENT, "it is fed twice"},

@@ -101,15 +101,16 @@ static const struct op_case by_hand[] = {
     {"color_jitter", "definition=\"torchvision\"", X13, "float32[1, 3, 1] 10 20 40", NULL,
      0},
     {"color_jitter", "definition=\"pillow\"", X13, NULL, "definition is \"pillow\"", -1},
-    {"color_jitter", "max_value=1.0", X13, NULL, "max_value goes with", -1},
+    {"color_jitter", "max_value=1.0", X13, NULL, "max_value needs", -1},
     {"color_jitter", "definition=\"torchvision\" brightness=[-1, 0]", X13, NULL,
      "brightness is [-1, 0]", -1},
     /* invalid arguments */
-    {"decode_jpeg", "", "string[] \"\"", NULL, "the image has no bytes", -1},
-    {"decode_jpeg", "", "string[] \"hello\"", NULL, "the 5 bytes are no JPEG", -1},
+    {"decode_jpeg", "", "string[] \"\"", NULL, "the image is empty", -1},
+    {"decode_jpeg", "", "string[] \"hello\"", NULL, "the 5 bytes are not a JPEG", -1},
     {"decode_png", "", "string[] \"\\xff\\xd8\\xff\\xe0\"", NULL,
-     "the image is no PNG, but JPEG: decode_image reads both", -1},
-    {"decode_image", "", "string[] \"GIF89a\"", NULL, "no JPEG or PNG, but GIF", -1},
+     "the image is not PNG but JPEG: use decode_image", -1},
+    {"decode_image", "", "string[] \"GIF89a\"", NULL, "not a JPEG or PNG image, but GIF",
+     -1},
     {"decode_jpeg", "", "string[] \"\\xff\\xd8\\xff\"", NULL, "it is truncated", -1},
     {"decode_png", "", "string[] \"\\x89PNG\\x0d\\x0a\\x1a\\x0a\"", NULL,
      "it is truncated", -1},
@@ -122,7 +123,8 @@ static const struct op_case by_hand[] = {
     {"decode_jpeg", "dct_method=\"FAST\"", "string[] \"a\"", NULL,
      "dct_method is \"FAST\"", -1},
     {"decode_png", "dtype=\"int8\"", "string[] \"a\"", NULL, "dtype is int8", -1},
-    {"decode_jpeg", "", "string[] \"a\"\nfloat32[4] 0 0 1 1", NULL, "is no window", -1},
+    {"decode_jpeg", "", "string[] \"a\"\nfloat32[4] 0 0 1 1", NULL, "is not a window",
+     -1},
     {"random_crop", "size=[1, 4]", X13, NULL, "the image has 1 x 3 pixels", -1},
     {"center_crop", "size=[1, 2]", "uint8[2, 1, 1, 1] 1 2", NULL, "less than the 1 x 2",
      0},
@@ -131,7 +133,7 @@ static const struct op_case by_hand[] = {
     {"center_crop", "central_fraction=0.5", "string[1] \"a\"", NULL, "may differ in size",
      -1},
     {"random_crop", "size=[1]", X13, NULL, "size has 1 numbers, not 2", -1},
-    {"random_crop", "size=[0, 1]", X13, NULL, "both are from 1 to 65535", -1},
+    {"random_crop", "size=[0, 1]", X13, NULL, "both must be from 1 to 65535", -1},
     {"random_crop", "size=[1, 1]", "uint8[3, 1] 1 2 3", NULL, "not an image", -1},
     {"random_resized_crop", "size=[1, 1] scale=[0.5, 0.1]", X13, NULL,
      "scale is [0.5, 0.1]", -1},
@@ -139,14 +141,14 @@ static const struct op_case by_hand[] = {
     {"random_resized_crop", "size=[1, 1] dct_scaling=true", X13, NULL,
      "give the op the bytes", -1},
     {"random_resized_crop", "size=[1, 1]", "string[2] \"x\" \"y\"", NULL,
-     "the 1 bytes are no JPEG or PNG", 0},
+     "the 1 bytes are not a JPEG or PNG", 0},
     {"resize_bilinear", "size=[1, 1]", "int32[1, 1, 1] 1", NULL, "cast it to float32",
      -1},
     {"resize_bilinear", "size=[1, 1]", "uint8[0, 3, 1]", NULL, "has no pixels", -1},
     {"resize_bilinear", "size=[1, 1] align_corners=true", X13, NULL,
-     "align_corners goes with", -1},
+     "align_corners needs half_pixel", -1},
     {"resize", "size=[1, 1]", "int8[1, 1, 1] 1", NULL, "cast it to float32", -1},
-    {"resize", "size=[1, 70000]", X13, NULL, "both are from 1 to 65535", -1},
+    {"resize", "size=[1, 70000]", X13, NULL, "both must be from 1 to 65535", -1},
     {"resize", "size=[1, 1]", "uint8[3, 0, 1]", NULL, "has no pixels", -1},
     {"resize_shorter_side", "size=0", X13, NULL, "size", -1},
     {"resize_shorter_side", "size=1", "string[2] \"a\" \"b\"", NULL, "may differ in size",
@@ -154,12 +156,13 @@ static const struct op_case by_hand[] = {
     {"resize_shorter_side", "size=30000", X13, NULL, "the other one would have 90000",
      -1},
     {"normalize_image", "mean=[1, 2] std=1", X13, NULL, "has 1 channels", -1},
-    {"normalize_image", "mean=1 std=0", X13, NULL, "std holds a 0", -1},
+    {"normalize_image", "mean=1 std=0", X13, NULL, "std contains a 0", -1},
     {"normalize_image", "mean=[1, 2] std=[1, 2, 3]", X13, NULL, "mean has 2 numbers", -1},
     {"normalize_image", "mean=1 std=1 dtype=\"int8\"", X13, NULL, "dtype is int8", -1},
-    {"color_jitter", "hue=[0, 0.1]", X13, NULL, "of 3 channels, and there are 1", -1},
+    {"color_jitter", "hue=[0, 0.1]", X13, NULL, "need 3 channels, not 1", -1},
     {"color_jitter", "hue=[0, 0.6]", X13, NULL, "within -0.5 to 0.5", -1},
-    {"color_jitter", "contrast=[1]", X13, NULL, "contrast is no list of 2 numbers", -1},
+    {"color_jitter", "contrast=[1]", X13, NULL, "contrast is not a list of 2 numbers",
+     -1},
 };
 
 static void cases_by_hand_give_what_they_should(void)
@@ -308,7 +311,7 @@ static void a_window_outside_is_refused(void)
             fixture_dense(&part.bump, STAGER_INT64, 1, shape, windows[i])};
         CHECK_INT(stg_run_exec(part.run, feeds, NULL, NULL, part.outputs, &part.err),
                   -STAGER_INVALID_ARGUMENT);
-        CHECK_CONTAINS(part.err.text, "is not inside of the image");
+        CHECK_CONTAINS(part.err.text, "is not inside the image");
     }
     scene_finish(&part);
 }

@@ -62,12 +62,12 @@ static void what_is_no_vocabulary_is_refused(void)
     struct stg_tensor table;
     struct stg_err err;
     CHECK_INT(make("", 0, &table, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_STR(err.text, "there are 0 lines; a vocabulary has at least 1");
+    CHECK_STR(err.text, "the file has 0 lines; a vocabulary must have at least 1");
     CHECK_INT(make("a\nb\n", 3, &table, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_STR(err.text, "there are 2 lines; a vocabulary has at least 3");
+    CHECK_STR(err.text, "the file has 2 lines; a vocabulary must have at least 3");
     CHECK_INT(make("a\nb\na\n", 0, &table, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_STR(err.text,
-              "line 3 is \"a\" again, as line 1; a vocabulary has each word once");
+              "line 3 repeats \"a\" of line 1; a vocabulary must have each word once");
 }
 
 static void a_damaged_vocabulary_is_read_within_its_bounds(void)
@@ -169,7 +169,7 @@ static void a_vocabulary_that_was_not_read_is_missed(void)
     struct stg_err err = {0};
     machine_init(&m, "a\n", "");
     CHECK_INT(stg_run_create_stage(m.graph, &m.run, &err), -STAGER_FAILED_PRECONDITION);
-    CHECK_CONTAINS(err.text, "vocabulary t is needed and was not read");
+    CHECK_CONTAINS(err.text, "vocabulary t is needed but was not read");
     machine_finish(&m);
 }
 
@@ -190,17 +190,17 @@ static void check_refused(const char *text, const char *error)
 
 static void a_vocabulary_is_for_lookup_before_the_boundary(void)
 {
-    check_refused(TABLE "feature f = t\n", "\"t\" is a vocabulary, which stays in the "
-                                           "daemon; stage what lookup gives");
-    check_refused(TABLE "y = lookup(t, staged:w)\nfeature w = w\ntarget y\n",
-                  "vocabulary \"t\" stays in the daemon; look words up before the "
-                  "boundary");
-    check_refused(TABLE "y = lookup(w, w)\nfeature y = y\n", "is no vocabulary");
+    check_refused(TABLE "feature f = t\n", "\"t\" is a vocabulary, which exists only in "
+                                           "the daemon; stage the output of lookup");
+    check_refused(
+        TABLE "y = lookup(t, staged:w)\nfeature w = w\ntarget y\n",
+        "vocabulary \"t\" exists only in the daemon; look words up before the boundary");
+    check_refused(TABLE "y = lookup(w, w)\nfeature y = y\n", "is not a vocabulary");
     check_refused(TABLE "y = lookup(t, n)\nfeature y = y\n",
-                  "is int64; words are strings (as_string makes them of numbers)");
+                  "is int64; words must be strings (as_string converts numbers)");
     check_refused(TABLE
                   "y = lookup(t, w) num_oov_buckets=1 default_value=3\nfeature y = y\n",
-                  "default_value does not go with num_oov_buckets");
+                  "default_value cannot be combined with num_oov_buckets");
 }
 
 static const struct stg_test tests[] = {

@@ -282,7 +282,7 @@ static void of_two_bad_rows_the_first_is_blamed(void)
         run_graph(scene.graph, &scene.records, &pool.parallel, &outcome);
         CHECK_INT(outcome.rc, -STAGER_INVALID_ARGUMENT);
         CHECK_STR(outcome.err.text,
-                  "node columns (decode_csv): field 0: \"x33\" is no valid int32");
+                  "node columns (decode_csv): field 0: \"x33\" is not a valid int32");
         CHECK_INT(outcome.err.row, 333);
         stg_run_destroy(outcome.run);
     }

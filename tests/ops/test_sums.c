@@ -72,7 +72,7 @@ static const struct op_case bad[] = {
      -1},
     {"reduce_sum", "axis=[0, -1]", "int32[2] 1 2", NULL, "names a dimension twice", -1},
     {"reduce_mean", "axis=0.5", "int32[2] 1 2", NULL, "axis must hold integers", -1},
-    {"reduce_max", "", "string[1] \"a\"", NULL, "is string, which is no number", -1},
+    {"reduce_max", "", "string[1] \"a\"", NULL, "is string, which is not numeric", -1},
     {"reduce_max", "", "bool[1] 1", NULL, "is bool", -1},
     {"l2_normalize", "axis=0", "int32[1] 1", NULL, "cast it to a float", -1},
     {"l2_normalize", "", "float32[1] 1", NULL, "axis", -1},

@@ -164,15 +164,15 @@ static const struct {
     const char *name, *dtype, *error;
 } wrong[] = {
     {"idz", "int32",
-     "staged.transfer_dtypes.idz, line 7: \"staged:idz\": no such feature; did you "
-     "mean \"staged:ids\"?"},
+     "staged.transfer_dtypes.idz, line 7: \"staged:idz\": unknown feature; did you mean "
+     "\"staged:ids\"?"},
     {"ids", "int64",
-     "staged.transfer_dtypes.ids, line 7: \"int64\" is no half of a dtype"},
-    {"ids", "string", "\"string\" is no half of a dtype"},
+     "staged.transfer_dtypes.ids, line 7: \"int64\" is not a dtype to transfer"},
+    {"ids", "string", "\"string\" is not a dtype to transfer"},
     {"ids", "int16",
-     "node transfer.ids (narrow), line 7: input \"i\" is int64, of which "
-     "int16 is not the half"},
-    {"x", "int32", "of which int32 is not the half"},
+     "node transfer.ids (narrow), line 7: input \"i\" is int64, which cannot be narrowed "
+     "to int16"},
+    {"x", "int32", "which cannot be narrowed to int32"},
 };
 
 static void mistakes_are_found_when_the_graph_is_made(void)

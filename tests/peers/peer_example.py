@@ -167,9 +167,9 @@ def examples(tool, seconds):
 
 def damaged_examples(tool, seconds):
     """Bytes that are changed, cut or doubled: if both accept them, both return the same. Records that only stager
-    accepts have unknown fields. Records that only stager refuses have a length beyond the end, a packed list of floats
+    accepts have unknown fields. Records that only stager refuses have a length a length exceeds, a packed list of floats
     cut inside one, or an index beyond its size."""
-    lax = ("beyond the end", "is truncated", "inside of one", "is not in [0")
+    lax = ("a length exceeds", "is truncated", "inside a value", "is not in [0")
     only_ours = [0]
 
     def one(rng):

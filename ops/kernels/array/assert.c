@@ -23,14 +23,14 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     const struct stg_component *condition = &ctx->inputs[0];
     if (condition->dtype != STAGER_BOOL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; the condition is bool", condition->name,
+                       "input \"%s\" is %s; the condition must be bool", condition->name,
                        stg_dtype_name(condition->dtype));
     const char *name =
         stg_attr_string(node->attrs, node->n_attrs, "code", "INVALID_ARGUMENT");
     int code = stg_status_from_name(name);
     if (code <= 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "code: \"%s\" is no status code of an error", name);
+                       "code: \"%s\" is not the status code of an error", name);
     struct stg_component *outputs = stg_op_outputs(ctx, ctx->n_inputs - 1);
     struct plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
     if (outputs == NULL || plan == NULL)

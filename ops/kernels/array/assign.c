@@ -50,7 +50,7 @@ static int check_number(const struct stg_component *variable, struct stg_err *er
     if (add_kernels[variable->dtype] != NULL)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "variable \"%s\" is %s, to which nothing can be added", variable->name,
+                   "variable \"%s\" is %s, which cannot be added to", variable->name,
                    stg_dtype_name(variable->dtype));
 }
 
@@ -78,7 +78,7 @@ static int check_shape(const struct stg_tensor *value, int ndim, const int64_t *
     if (value->ndim == ndim &&
         memcmp(value->shape, wanted, (size_t)ndim * sizeof(*wanted)) == 0)
         return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the value is %s, %s is needed",
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the value is %s, but must be %s",
                    stg_shape_text(value->shape, value->ndim, got, sizeof(got)),
                    stg_shape_text(wanted, ndim, want, sizeof(want)));
 }
@@ -118,8 +118,8 @@ static int infer_scatter(struct stg_op_infer *ctx, struct stg_err *err)
                        "variable \"%s\" is a scalar and has no rows", variable->name);
     if (indices->dtype != STAGER_INT32 && indices->dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; indices are int32 or int64", indices->name,
-                       stg_dtype_name(indices->dtype));
+                       "input \"%s\" is %s; indices must be int32 or int64",
+                       indices->name, stg_dtype_name(indices->dtype));
     int ndim = indices->ndim + variable->ndim - 1;
     if (ndim > STG_MAX_DIMS)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

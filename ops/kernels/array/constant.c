@@ -23,7 +23,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
                              : stg_literal_dtype(value->values, value->n_values);
     if (dtype == STAGER_DT_INVALID)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "value holds a null or kinds that do not mix");
+                       "value holds a null, or values of different types");
 
     int ndim = value->ndim;
     int64_t dims[STG_MAX_DIMS];

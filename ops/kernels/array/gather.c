@@ -32,8 +32,8 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (indices->dtype != STAGER_INT32 && indices->dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; indices are int32 or int64", indices->name,
-                       stg_dtype_name(indices->dtype));
+                       "input \"%s\" is %s; indices must be int32 or int64",
+                       indices->name, stg_dtype_name(indices->dtype));
     int64_t batch = stg_attr_int(node->attrs, node->n_attrs, "batch_dims", 0);
     if (batch < -indices->ndim || batch > indices->ndim)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

@@ -25,7 +25,7 @@ static int infer(struct stg_op_infer *ctx, bool one, struct stg_err *err)
     if (name != NULL)
         output->dtype = stg_dtype_from_name(name);
     if (one && output->dtype == STAGER_STRING)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "there is no one among strings");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "strings have no value 1");
     plan->dtype = output->dtype;
     plan->one = one;
     ctx->plan = plan;

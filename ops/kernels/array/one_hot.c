@@ -54,7 +54,7 @@ static int dtype_of(const struct stg_node *node, struct stg_err *err)
                              : STAGER_FLOAT32;
     if (dtype == STAGER_STRING || dtype == STAGER_DT_INVALID)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the result is made of numbers or bools, not of strings");
+                       "the result must be numbers or bools, not strings");
     return dtype;
 }
 
@@ -69,10 +69,11 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     if (input->dtype != STAGER_UINT8 && input->dtype != STAGER_INT8 &&
         input->dtype != STAGER_INT32 && input->dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; indices are uint8, int8, int32 or int64",
+                       "input \"%s\" is %s; indices must be uint8, int8, int32 or int64",
                        input->name, stg_dtype_name(input->dtype));
     if (input->ndim == STG_MAX_DIMS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "there are %d dimensions already",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the input already has the maximum of %d dimensions",
                        STG_MAX_DIMS);
     int64_t axis = stg_attr_int(node->attrs, node->n_attrs, "axis", -1);
     if (axis < -1 || axis > input->ndim)

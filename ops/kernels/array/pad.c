@@ -41,7 +41,7 @@ static int read_mode(const struct stg_node *node, struct plan *plan, struct stg_
         }
     }
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "mode must be CONSTANT, REFLECT or SYMMETRIC, and is \"%.64s\"", mode);
+                   "mode must be CONSTANT, REFLECT or SYMMETRIC, not \"%.64s\"", mode);
 }
 
 static int read_fill(const struct stg_node *node, int dtype, struct plan *plan,

@@ -117,7 +117,8 @@ static int infer_expand(struct stg_op_infer *ctx, struct stg_err *err)
     if (rc < 0)
         return rc;
     if (input->ndim == STG_MAX_DIMS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "there are %d dimensions already",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the input already has the maximum of %d dimensions",
                        STG_MAX_DIMS);
     rc = stg_move_axis(ctx->node, "axis", 0, input->ndim + 1, &plan->axis, err);
     if (rc < 0)
@@ -164,8 +165,8 @@ static int squeezed_dims(const struct stg_node *node, const struct stg_component
     for (int d = 0; n == 0 && d < input->ndim; d++) {
         if (input->shape[d] < 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "dimension %d is not known before the batch is; name the "
-                           "dimensions in axis",
+                           "the size of dimension %d is not known before the batch; name "
+                           "the dimensions in axis",
                            d);
         *ret |= input->shape[d] == 1 ? 1u << d : 0;
     }

@@ -32,16 +32,17 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (input->dtype != STAGER_INT32 && input->dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; lengths are int32 or int64", input->name,
+                       "input \"%s\" is %s; lengths must be int32 or int64", input->name,
                        stg_dtype_name(input->dtype));
     if (input->ndim == STG_MAX_DIMS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "there are %d dimensions already",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the input already has the maximum of %d dimensions",
                        STG_MAX_DIMS);
     plan->dtype =
         stg_dtype_from_name(stg_attr_string(node->attrs, node->n_attrs, "dtype", "bool"));
     plan->maxlen = stg_attr_int(node->attrs, node->n_attrs, "maxlen", -1);
     if (plan->dtype == STAGER_STRING)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a mask is not made of strings");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a mask cannot be made of strings");
     struct stg_value one = {.kind = plan->dtype == STAGER_BOOL ? STG_VALUE_BOOL
                                                                : STG_VALUE_INT,
                             .i = 1,

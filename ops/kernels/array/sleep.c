@@ -23,8 +23,8 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     const struct stg_node *node = ctx->node;
     if (ctx->n_inputs == 2 && ctx->inputs[1].dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; microseconds are int64", ctx->inputs[1].name,
-                       stg_dtype_name(ctx->inputs[1].dtype));
+                       "input \"%s\" is %s; microseconds must be int64",
+                       ctx->inputs[1].name, stg_dtype_name(ctx->inputs[1].dtype));
     struct stg_component *output = stg_op_outputs(ctx, 1);
     struct plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
     if (output == NULL || plan == NULL)
@@ -46,7 +46,7 @@ static int total(const struct stg_op_run *ctx, int64_t *ret, struct stg_err *err
         int64_t value = ((const int64_t *)more->data)[i];
         if (value < 0 || value > MAX_MICROSECONDS - microseconds)
             return stg_err_row(err, -STAGER_INVALID_ARGUMENT, more->ndim > 0 ? i : -1,
-                               "%lld microseconds: not within 0 to %d together",
+                               "%lld microseconds: the total must be 0 to %d",
                                (long long)value, MAX_MICROSECONDS);
         microseconds += value;
     }

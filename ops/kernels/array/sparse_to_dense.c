@@ -100,8 +100,8 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (indices->dtype != STAGER_INT32 && indices->dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; indices are int32 or int64", indices->name,
-                       stg_dtype_name(indices->dtype));
+                       "input \"%s\" is %s; indices must be int32 or int64",
+                       indices->name, stg_dtype_name(indices->dtype));
     if (indices->ndim > 2 || values->ndim > 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "indices have rank %d, values %d; at most 2 and 1 are taken",
@@ -163,7 +163,7 @@ static int place(const struct stg_op_run *ctx, int ndim, const int64_t *shape, i
     if (plan->validate && to <= before)
         return stg_err_row(err, -STAGER_INVALID_ARGUMENT, first,
                            "index %" PRId64 " is %s", i,
-                           to == before ? "there twice" : "out of order");
+                           to == before ? "repeated" : "out of order");
     *ret = to;
     return 0;
 }

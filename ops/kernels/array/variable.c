@@ -86,7 +86,7 @@ static int check_belongs(const struct stg_node *node, const char *word,
         const char *file = stg_attr_string(node->attrs, node->n_attrs, "file", "");
         if (file[0] != '/')
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "the initializer npy needs a file, by its whole path");
+                           "the initializer npy needs an absolute path in file");
     }
     return 0;
 }
@@ -105,7 +105,8 @@ static int read_random(const struct stg_node *node, int dtype, struct plan *plan
     if (dtype != STAGER_FLOAT32 && dtype != STAGER_FLOAT64 && dtype != STAGER_FLOAT16 &&
         dtype != STAGER_BFLOAT16)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "initializer: floats are drawn, no %s", stg_dtype_name(dtype));
+                       "initializer: random values must be floats, not %s",
+                       stg_dtype_name(dtype));
     if (uniform && !(plan->first <= plan->second))
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "minval is above maxval");
     if (!uniform && !(plan->second >= 0))
@@ -156,7 +157,7 @@ static int read_initializer(struct stg_op_infer *ctx, int dtype, uint64_t n,
     if (!known)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "initializer must be ones, zeros, numbers, random_uniform, "
-                       "random_normal or npy, and is \"%.64s\"",
+                       "random_normal or npy, not \"%.64s\"",
                        word);
     int rc = check_belongs(ctx->node, word, err);
     if (rc < 0)

@@ -274,9 +274,9 @@ static int explain_field(const struct stg_csv_plan *plan, int64_t row, uint32_t 
     }
     if (parses(plan->dtypes[c], s, n))
         return 0;
-    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row, "field %u: %s is no valid %s",
-                       plan->fields[c], stg_quote(s, n, quoted),
-                       stg_dtype_name(plan->dtypes[c]));
+    return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
+                       "field %u: %s is not a valid %s", plan->fields[c],
+                       stg_quote(s, n, quoted), stg_dtype_name(plan->dtypes[c]));
 }
 
 static int explain_fault(int64_t fault, int64_t row, uint32_t field, const char *s,

@@ -43,7 +43,7 @@ static int column_rule(const struct stg_value *value, int dtype, size_t i,
     if (dtype == STAGER_STRING) {
         if (value->kind != STG_VALUE_STRING)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "record_defaults[%zu] is no string", i);
+                           "record_defaults[%zu] is not a string", i);
         rule->s = value->s;
         rule->s_bytes = value->s_bytes;
         return 0;
@@ -76,8 +76,8 @@ static int plan_na(const struct stg_node *node, struct stg_bump *bump,
     for (size_t i = 0; i < attr->n_values; i++) {
         if (attr->ndim > 1 || attr->values[i].kind != STG_VALUE_STRING)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "na_value is a string or a list of strings; quote what YAML "
-                           "takes for another type, such as \"NaN\"");
+                           "na_value is a string or a list of strings; quote a value "
+                           "that YAML reads as another type, such as \"NaN\"");
         if (attr->values[i].s_bytes > 0)
             na[n++] = attr->values[i];
     }
@@ -171,7 +171,7 @@ int stg_csv_plan_infer(struct stg_op_infer *ctx, struct stg_err *err)
     const struct stg_node *node = ctx->node;
     if (ctx->inputs[0].dtype != STAGER_STRING)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; records are strings", ctx->inputs[0].name,
+                       "input \"%s\" is %s; records must be strings", ctx->inputs[0].name,
                        stg_dtype_name(ctx->inputs[0].dtype));
     struct stg_csv_plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
     if (plan == NULL)
@@ -185,7 +185,7 @@ int stg_csv_plan_infer(struct stg_op_infer *ctx, struct stg_err *err)
     const struct stg_value *delim = text_attr(node, "field_delim");
     if (delim != NULL && delim->s_bytes != 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "field_delim must be one byte, and has %zu", delim->s_bytes);
+                       "field_delim must be one byte, not %zu", delim->s_bytes);
     plan->dialect.delim = delim != NULL ? delim->s[0] : ',';
     plan->dialect.quotes =
         stg_attr_bool(node->attrs, node->n_attrs, "use_quote_delim", true);

@@ -34,8 +34,7 @@ static int explain_fault(const struct suspect *x, const struct stg_example_fault
     int64_t at = fault->at - x->s;
     if (key == NULL)
         return stg_err_row(x->err, -STAGER_INVALID_ARGUMENT, x->row,
-                           "this is no tf.train.Example: byte %" PRId64
-                           " of the record: %s",
+                           "not a tf.train.Example: byte %" PRId64 " of the record: %s",
                            at, fault->text);
     return stg_err_row(x->err, -STAGER_INVALID_ARGUMENT, x->row,
                        "feature %s: byte %" PRId64 " of the record: %s",

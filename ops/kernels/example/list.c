@@ -20,11 +20,11 @@ static int64_t floats(struct stg_wire *at, float *out)
             bytes = sizeof(float);
             s = at->p - bytes;
         } else if (tag >> 3 == 1) {
-            stg_wire_fail(at, "a value in a list of floats is no float");
+            stg_wire_fail(at, "a value in a list of floats is not a float");
             return -1;
         }
         if (bytes % sizeof(float) != 0) {
-            stg_wire_fail(at, "a packed list of floats ends inside of one");
+            stg_wire_fail(at, "a packed list of floats ends inside a value");
             return -1;
         }
         if (out != NULL)
@@ -72,7 +72,7 @@ static int64_t ints(struct stg_wire *at, int64_t *out)
         } else if (!stg_wire_skip(at, tag)) {
             return -1;
         } else if (tag >> 3 == 1) {
-            stg_wire_fail(at, "a value in a list of integers is no integer");
+            stg_wire_fail(at, "a value in a list of integers is not an integer");
             return -1;
         }
     }
@@ -97,7 +97,7 @@ static int64_t texts(struct stg_wire *at, struct stg_example_text *out, uint64_t
         } else if (!stg_wire_skip(at, tag)) {
             return -1;
         } else if (tag >> 3 == 1) {
-            stg_wire_fail(at, "a value in a list of strings is no string");
+            stg_wire_fail(at, "a value in a list of strings is not a string");
             return -1;
         }
     }

@@ -262,8 +262,9 @@ static int check_fields(const struct entry *entry, const struct stg_example_feat
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         if (field_of(entry, rules[i].field) != NULL &&
             (rules[i].types & 1u << f->type) == 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s does not go with type %s",
-                           rules[i].field, type_names[f->type]);
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "%s cannot be combined with type %s", rules[i].field,
+                           type_names[f->type]);
     }
     return 0;
 }
@@ -318,7 +319,7 @@ static int read_indices(struct builder *b, struct stg_example_feature *f,
     if (keys == NULL || keys->n_values == 0 || size == NULL ||
         keys->n_values != size->n_values)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "sparse has an index_key and a size for each dimension: "
+                       "sparse needs an index_key and a size for each dimension: "
                        "{index_key: [ids], size: [1000]}");
     uint32_t *indices = stg_bump_alloc(b->ctx->bump, keys->n_values * sizeof(*indices));
     if (indices == NULL)
@@ -339,7 +340,7 @@ static int plan_feature(struct builder *b, struct stg_example_feature *f,
     int type = type_of(&b->entry), rc = read_dtype(&b->entry, f, err);
     if (rc == 0 && type < 0)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "there is no type \"%.64s\", but fixed_len, fixed_len_sequence, "
+                     "unknown type \"%.64s\"; known: fixed_len, fixed_len_sequence, "
                      "var_len, ragged, sparse",
                      field_of(&b->entry, "type")->values->s);
     if (rc < 0)
@@ -371,7 +372,7 @@ static int name_feature(struct builder *b, struct stg_example_feature *f,
     for (const struct stg_example_feature *other = b->features; other < f; other++) {
         if (other->name_bytes == f->name_bytes &&
             memcmp(other->name, f->name, f->name_bytes) == 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "the feature is there twice");
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "the feature is given twice");
     }
     return 0;
 }
@@ -474,10 +475,10 @@ int stg_example_infer(struct stg_op_infer *ctx, struct stg_err *err)
 {
     const struct stg_component *input = &ctx->inputs[0];
     if (input->dtype != STAGER_STRING || input->ndim > 1)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s of rank %d; Examples are strings of rank 0 or "
-                       "1",
-                       input->name, stg_dtype_name(input->dtype), input->ndim);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "input \"%s\" is %s of rank %d; Examples must be strings of rank 0 or 1",
+            input->name, stg_dtype_name(input->dtype), input->ndim);
     size_t n_features, n_keys;
     count(ctx->node, &n_features, &n_keys);
     struct stg_example_plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));

@@ -68,7 +68,7 @@ static inline bool stg_wire_bytes(struct stg_wire *at, const uint8_t **ret,
     if (!stg_wire_varint(at, ret_bytes))
         return false;
     if (*ret_bytes > (uint64_t)(at->end - at->p))
-        return stg_wire_fail(at, "a length goes beyond the end of what it is in");
+        return stg_wire_fail(at, "a length exceeds the field that contains it");
     *ret = at->p;
     at->p += *ret_bytes;
     return true;
@@ -83,7 +83,7 @@ static inline bool stg_wire_skip(struct stg_wire *at, uint64_t tag)
     case STG_WIRE_BYTES: return stg_wire_bytes(at, &s, &n);
     case STG_WIRE_FIXED64: n = 8; break;
     case STG_WIRE_FIXED32: n = 4; break;
-    default: return stg_wire_fail(at, "a field is of no type that an Example has");
+    default: return stg_wire_fail(at, "a field has a type that no Example has");
     }
     if ((uint64_t)(at->end - at->p) < n)
         return stg_wire_fail(at, "a field is truncated");

@@ -64,7 +64,7 @@ static int read_definition(const struct stg_node *node, struct plan *plan,
                        "definition is \"%s\", not tensorflow or torchvision", name);
     if (has_most && !plan->as_torchvision)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "max_value goes with definition: torchvision; TensorFlow's leaves "
+                       "max_value needs definition: torchvision; TensorFlow's leaves "
                        "pixels as large as they become");
     if (!(plan->most > 0) || !isfinite(plan->most))
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_value is %g; it is above 0",
@@ -91,8 +91,7 @@ static int read_ranges(const struct stg_node *node, struct plan *plan,
         if (!(range[0] >= limits[i][0] && range[0] <= range[1] &&
               range[1] <= limits[i][1] && isfinite(range[1] - range[0])))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "%s is [%g, %g]; it is the least and the most, within %g to "
-                           "%g",
+                           "%s is [%g, %g]; write [least, most] within %g to %g",
                            names[i], range[0], range[1], limits[i][0], limits[i][1]);
         plan->is_given[i] = stg_attr_find(node->attrs, node->n_attrs, names[i]) != NULL;
     }
@@ -121,8 +120,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     if ((plan->is_given[SATURATION] || plan->is_given[HUE]) && channels >= 0 &&
         channels != 3)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "saturation and hue are of 3 channels, and there are %" PRId64,
-                       channels);
+                       "saturation and hue need 3 channels, not %" PRId64, channels);
     plan->seed = stg_op_random_seed(ctx->node);
     *output = *input;
     output->dtype = STAGER_FLOAT32;
@@ -305,8 +303,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     struct stg_tensor output;
     if ((plan->is_given[SATURATION] || plan->is_given[HUE]) && channels != 3)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "saturation and hue are of 3 channels, and there are %" PRId64,
-                       channels);
+                       "saturation and hue need 3 channels, not %" PRId64, channels);
     int rc =
         ctx->alloc(ctx, 0, STAGER_FLOAT32, input->ndim, input->shape, 0, &output, err);
     for (int64_t row = 0; rc == 0 && row < n_images; row++) {

@@ -92,7 +92,8 @@ static int infer_fraction(struct stg_op_infer *ctx, struct stg_image_plan *plan,
         stg_attr_float(ctx->node->attrs, ctx->node->n_attrs, "central_fraction", 0);
     if (!(fraction > 0 && fraction <= 1))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "central_fraction is %g; it is above 0, up to 1", fraction);
+                       "central_fraction is %g; it must be above 0 and at most 1",
+                       fraction);
     if (plan->options != NULL && ctx->inputs[0].ndim == 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "parts of encoded images may differ in size: crop each in a map "
@@ -146,8 +147,8 @@ static int read_range(const struct stg_node *node, const char *name, double leas
     if (ret[0] > 0 && ret[0] <= ret[1] && isfinite(ret[1]))
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "%s is [%g, %g]; it is the least, above 0, and the most", name, ret[0],
-                   ret[1]);
+                   "%s is [%g, %g]; write [least, most] with a least above 0", name,
+                   ret[0], ret[1]);
 }
 
 static int infer_resized(struct stg_op_infer *ctx, struct stg_err *err)

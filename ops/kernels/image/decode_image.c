@@ -58,8 +58,8 @@ static int check_window(const struct stg_component *window, struct stg_err *err)
                 window->ndim == 1 && (window->shape[0] < 0 || window->shape[0] == 4);
     return good ? 0
                 : stg_err(err, -STAGER_INVALID_ARGUMENT,
-                          "input \"%s\" is no window: int32 or int64 [4], y, x, height "
-                          "and width",
+                          "input \"%s\" is not a window: int32 or int64 [4] with y, x, "
+                          "height and width",
                           window->name);
 }
 

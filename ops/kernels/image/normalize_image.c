@@ -25,10 +25,10 @@ static int read_numbers(const struct stg_node *node, const char *name, int *ret_
     const struct stg_attr *attr = stg_attr_find(node->attrs, node->n_attrs, name);
     double numbers[STG_IMAGE_MAX_CHANNELS];
     if (attr->n_values < 1 || attr->n_values > STG_IMAGE_MAX_CHANNELS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s has %zu numbers, not one, or one for each of up to %d "
-                       "channels",
-                       name, attr->n_values, STG_IMAGE_MAX_CHANNELS);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "%s has %zu numbers; write one, or one for each of up to %d channels", name,
+            attr->n_values, STG_IMAGE_MAX_CHANNELS);
     int rc = stg_image_numbers(node, name, attr->n_values, NULL, numbers, err);
     if (rc < 0)
         return rc;
@@ -54,7 +54,7 @@ static int read_moments(const struct stg_node *node, struct stg_image_normalize 
                        n_mean, n_std);
     for (int i = 0; i < n_std; i++) {
         if (ret->std[i] == 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "std holds a 0");
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "std contains a 0");
     }
     ret->channels = n_mean > n_std ? n_mean : n_std;
     ret->channels = ret->channels > 1 ? ret->channels : 0;
@@ -77,7 +77,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     int64_t channels = side[2], known = plan->normalize.channels;
     if (known > 0 && channels >= 0 && channels != known)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the image has %lld channels, and mean and std have %lld",
+                       "the image has %lld channels, but mean and std have %lld",
                        (long long)channels, (long long)known);
     side[2] = side[1];
     side[1] = side[0];
@@ -123,7 +123,7 @@ static int launch(struct stg_op_run *ctx, struct stg_err *err)
     memcpy(how.std, plan->normalize.std, sizeof(how.std));
     if (plan->normalize.channels > 0 && plan->normalize.channels != channels)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the image has %lld channels, and mean and std have %d",
+                       "the image has %lld channels, but mean and std have %d",
                        (long long)channels, plan->normalize.channels);
     side[2] = side[1];
     side[1] = side[0];

@@ -76,7 +76,7 @@ int stg_image_size(const struct stg_node *node, const char *name, int64_t *ret_h
         *ret_width <= STG_IMAGE_MAX_SIDE)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "%s is [%" PRId64 ", %" PRId64 "]; both are from 1 to %d", name,
+                   "%s is [%" PRId64 ", %" PRId64 "]; both must be from 1 to %d", name,
                    *ret_height, *ret_width, STG_IMAGE_MAX_SIDE);
 }
 
@@ -123,8 +123,8 @@ int stg_image_numbers(const struct stg_node *node, const char *name, size_t n,
         ret[i] = attr->values[i].f;
     }
     return good ? 0
-                : stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is no list of %zu numbers",
-                          name, n);
+                : stg_err(err, -STAGER_INVALID_ARGUMENT,
+                          "%s is not a list of %zu numbers", name, n);
 }
 
 static int read_dct_method(const struct stg_node *node, bool *ret, struct stg_err *err)

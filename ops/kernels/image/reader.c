@@ -35,18 +35,19 @@ static int find_codec(struct stg_image_reader *reader, const uint8_t *bytes, siz
     static const char *const wanted[] = {"", "JPEG", "PNG", "JPEG or PNG"};
     unsigned formats = reader->options->formats;
     if (n == 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "the image has no bytes");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "the image is empty");
     for (size_t i = 0; i < N_CODECS; i++) {
         if (!codecs[i]->is_it(bytes, n))
             continue;
         if ((codecs[i]->format & formats) == 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "the image is no %s, but %s: decode_image reads both",
-                           wanted[formats], codecs[i]->name);
+            return stg_err(
+                err, -STAGER_INVALID_ARGUMENT,
+                "the image is not %s but %s: use decode_image, which reads both",
+                wanted[formats], codecs[i]->name);
         reader->codec = codecs[i];
         return 0;
     }
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the %zu bytes are no %s%s", n,
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the %zu bytes are not a %s image%s", n,
                    wanted[formats], other_format(bytes, n));
 }
 

@@ -32,7 +32,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         stg_attr_bool(node->attrs, node->n_attrs, "align_corners", false);
     if (plan->resize.half_pixel_centers && plan->resize.align_corners)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "align_corners goes with half_pixel_centers: false alone");
+                       "align_corners needs half_pixel_centers: false");
     return 0;
 }
 

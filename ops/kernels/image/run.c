@@ -48,7 +48,7 @@ static int check_channels(const struct work *work, int64_t channels, struct stg_
     if (has(work, STG_IMAGE_NORMALIZE) && plan->normalize.channels > 0 &&
         channels != plan->normalize.channels)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the image has %" PRId64 " channels, and mean and std have %d",
+                       "the image has %" PRId64 " channels, but mean and std have %d",
                        channels, plan->normalize.channels);
     return 0;
 }

@@ -24,7 +24,7 @@ static int given(const struct stg_op_run *ctx, int64_t height, int64_t width,
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "the window y %" PRId64 ", x %" PRId64 ", height %" PRId64
-                   ", width %" PRId64 " is not inside of the image, which has %" PRId64
+                   ", width %" PRId64 " is not inside the image, which has %" PRId64
                    " x %" PRId64 " pixels (height x width)",
                    w[0], w[1], w[2], w[3], height, width);
 }

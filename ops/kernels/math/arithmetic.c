@@ -190,7 +190,7 @@ const struct stg_op stg_op_pow = {
     static const stg_strip_kernel op##_kernels[STG_N_DTYPES] = {STG_NUMBER_KERNELS(op)}; \
     static int infer_##op(struct stg_op_infer *ctx, struct stg_err *err)                 \
     {                                                                                    \
-        return stg_binary_infer(ctx, op##_kernels, out_dtypes, "is no number", err);     \
+        return stg_binary_infer(ctx, op##_kernels, out_dtypes, "is not numeric", err);   \
     }                                                                                    \
     const struct stg_op stg_op_##op = {                                                  \
         .name = #op,                                                                     \

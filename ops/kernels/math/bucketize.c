@@ -36,7 +36,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
             return stg_err_prefix(err, rc, "boundaries");
         if (i > 0 && !(boundaries[i - 1] <= boundaries[i]))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "boundaries must rise; number %zu does not", i);
+                           "boundaries must increase; number %zu does not", i);
     }
     plan->n = attr->n_values;
     plan->boundaries = boundaries;

@@ -56,7 +56,7 @@ static int infer_clip(struct stg_op_infer *ctx, struct stg_err *err)
     plan->kernel = kernels[input->dtype];
     if (plan->kernel == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s, which is no number", input->name,
+                       "input \"%s\" is %s, which is not numeric", input->name,
                        stg_dtype_name(input->dtype));
     for (int k = 0; k < 2; k++) {
         const struct stg_attr *attr =
@@ -208,7 +208,7 @@ static int scale_moments(struct normalize *plan, const char *scale, struct stg_e
             return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s",
                            max        ? "max is not above min"
                            : variance ? "variance holds a number that is not above 0"
-                                      : "std holds a 0");
+                                      : "std contains a 0");
     }
     return 0;
 }

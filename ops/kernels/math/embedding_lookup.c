@@ -64,12 +64,12 @@ static int check_table(const struct stg_component *table, const struct stg_compo
 {
     if (stg_dtype_bytes(table->dtype) == 0 || table->ndim < 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s of rank %d; a table has numbers and at least "
-                       "one dimension",
+                       "input \"%s\" is %s of rank %d; a table must have numbers and at "
+                       "least one dimension",
                        table->name, stg_dtype_name(table->dtype), table->ndim);
     if (ids->dtype != STAGER_INT32 && ids->dtype != STAGER_INT64)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; ids are int32 or int64", ids->name,
+                       "input \"%s\" is %s; ids must be int32 or int64", ids->name,
                        stg_dtype_name(ids->dtype));
     if (ids->ndim + table->ndim - 1 > STG_MAX_DIMS)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -89,8 +89,7 @@ static int read_plan(struct stg_op_infer *ctx, struct plan *plan, struct stg_err
         which++;
     if (which == 4)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "combiner must be sum, mean, sqrtn or none, and is \"%.64s\"",
-                       name);
+                       "combiner must be sum, mean, sqrtn or none, not \"%.64s\"", name);
     plan->combiner = (enum combiner)which;
     plan->is_weighted = stg_attr_bool(node->attrs, node->n_attrs, "weighted", false);
     plan->kernel = kernels[ctx->inputs[0].dtype];
@@ -220,8 +219,8 @@ static int read_splits(const struct stg_tensor *splits, int64_t n, struct stg_er
         good = at[i] <= at[i + 1];
     return good ? 0
                 : stg_err(err, -STAGER_INVALID_ARGUMENT,
-                          "row_splits do not begin with 0, fall, or do not end with the "
-                          "%" PRId64 " values",
+                          "row_splits must begin with 0, never decrease, and end with "
+                          "the %" PRId64 " values",
                           n);
 }
 
@@ -238,7 +237,7 @@ static int make_splits(struct stg_op_run *ctx, int64_t n, const int64_t **ret,
                        n, indices->shape[0], indices->shape[1], shape->shape[0]);
     int64_t n_rows = ((const int64_t *)shape->data)[0], rank = indices->shape[1], row = 0;
     if (n_rows < 0 || n_rows >= INT64_MAX / 8)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "dense_shape says %" PRId64 " rows",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "dense_shape has %" PRId64 " rows",
                        n_rows);
     int64_t *splits =
         stg_bump_alloc(ctx->scratch, ((size_t)n_rows + 1) * sizeof(*splits));
@@ -249,7 +248,7 @@ static int make_splits(struct stg_op_run *ctx, int64_t n, const int64_t **ret,
         int64_t to = ((const int64_t *)indices->data)[i * rank];
         if (to < row || to >= n_rows)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "index %" PRId64 " says row %" PRId64 " of %" PRId64
+                           "index %" PRId64 " is row %" PRId64 " of %" PRId64
                            ", after row %" PRId64,
                            i, to, n_rows, row);
         for (; row < to; row++)

@@ -155,8 +155,8 @@ static int infer(struct stg_op_infer *ctx, bool has_scores, struct stg_err *err)
     plan->kernel = x->dtype == STAGER_FLOAT64 ? gru_double : gru_float;
     if ((x->dtype != STAGER_FLOAT32 && x->dtype != STAGER_FLOAT64) || x->ndim != 3)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s of rank %d; sequences are float32 or float64, "
-                       "[batch, steps, features]",
+                       "input \"%s\" is %s of rank %d; sequences must be float32 or "
+                       "float64, [batch, steps, features]",
                        x->name, stg_dtype_name(x->dtype), x->ndim);
     int64_t n = -1;
     int rc =

@@ -85,7 +85,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     }
     if (plan->kernel == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s, of which %s is not the half", input->name,
+                       "input \"%s\" is %s, which cannot be narrowed to %s", input->name,
                        stg_dtype_name(input->dtype), stg_dtype_name(plan->dtype));
     *output = *input;
     output->dtype = plan->dtype;

@@ -174,7 +174,7 @@ static int infer_with(struct stg_op_infer *ctx, struct plan **ret, struct stg_er
     plan->store = stores[input->dtype];
     if (plan->store == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s, which is no number", input->name,
+                       "input \"%s\" is %s, which is not numeric", input->name,
                        stg_dtype_name(input->dtype));
     plan->keepdims =
         stg_attr_bool(ctx->node->attrs, ctx->node->n_attrs, "keepdims", false);

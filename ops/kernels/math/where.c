@@ -9,7 +9,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     const struct stg_component *x = &ctx->inputs[1], *y = &ctx->inputs[2];
     if (condition->dtype != STAGER_BOOL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; the condition is bool", condition->name,
+                       "input \"%s\" is %s; the condition must be bool", condition->name,
                        stg_dtype_name(condition->dtype));
     if (x->dtype != y->dtype)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

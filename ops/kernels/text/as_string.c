@@ -68,13 +68,12 @@ static int check_attrs(int dtype, const char *fill, int64_t precision, bool scie
                            stg_dtype_name(dtype));
     }
     if (strlen(fill) > 1 || (fill[0] != '\0' && strchr(" +-0#", fill[0]) == NULL))
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "fill must be one of \" \", \"+\", \"-\", \"0\", \"#\", and is "
-                       "\"%.16s\"",
-                       fill);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "fill must be one of \" \", \"+\", \"-\", \"0\", \"#\", not \"%.16s\"", fill);
     if (scientific && shortest)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "scientific and shortest exclude one another");
+                       "scientific and shortest cannot both be set");
     return 0;
 }
 

@@ -84,7 +84,7 @@ static int grow(const struct work *work, struct result *result, struct stg_err *
 
 static int fail(const struct work *work, struct stg_err *err, const char *text)
 {
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the string is no %s: %s",
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "the string is not valid %s: %s",
                    work->plan->flag == ISAL_ZLIB ? "ZLIB" : "GZIP", text);
 }
 

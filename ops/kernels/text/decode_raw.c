@@ -50,11 +50,12 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     int64_t bytes = stg_dtype_bytes(plan->dtype);
     if (plan->fixed_bytes % bytes != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "fixed_length %" PRId64 " is no multiple of the %" PRId64
+                       "fixed_length %" PRId64 " is not a multiple of the %" PRId64
                        " bytes of %s",
                        plan->fixed_bytes, bytes, stg_dtype_name(plan->dtype));
     if (input->ndim == STG_MAX_DIMS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "there are %d dimensions already",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the input already has the maximum of %d dimensions",
                        STG_MAX_DIMS);
     *output = *input;
     output->dtype = plan->dtype;
@@ -83,7 +84,7 @@ static int row_bytes(const struct plan *plan, const struct stg_tensor *input,
         if (bytes % size != 0)
             return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(input, i),
                                "element %" PRId64 " has %" PRId64
-                               " bytes, which is no multiple of the %" PRId64 " of %s",
+                               " bytes, which is not a multiple of the %" PRId64 " of %s",
                                i, bytes, size, stg_dtype_name(plan->dtype));
     }
     return 0;

@@ -32,19 +32,19 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (table->dtype != STAGER_UINT8 || table->ndim != 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is no vocabulary; inputs are a node of the op "
-                       "vocabulary, and words",
+                       "input \"%s\" is not a vocabulary; the inputs must be a "
+                       "vocabulary node and words",
                        table->name);
     if (words->dtype != STAGER_STRING)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; words are strings (as_string makes them of "
-                       "numbers)",
-                       words->name, stg_dtype_name(words->dtype));
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "input \"%s\" is %s; words must be strings (as_string converts numbers)",
+            words->name, stg_dtype_name(words->dtype));
     plan->n_oov = stg_attr_int(node->attrs, node->n_attrs, "num_oov_buckets", 0);
     plan->default_value = stg_attr_int(node->attrs, node->n_attrs, "default_value", -1);
     if (plan->n_oov > 0 && stg_attr_find(node->attrs, node->n_attrs, "default_value"))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "default_value does not go with num_oov_buckets above 0");
+                       "default_value cannot be combined with num_oov_buckets above 0");
     plan->oov = stg_modulus_make(plan->n_oov > 0 ? (uint64_t)plan->n_oov : 1);
     *output = *words;
     output->dtype = STAGER_INT64;
@@ -59,7 +59,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     struct stg_vocabulary v;
     struct stg_tensor output;
     if (!stg_vocabulary_open(&ctx->inputs[0], &v))
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "input 0 is no vocabulary");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "input 0 is not a vocabulary");
     int rc = ctx->alloc(ctx, 0, STAGER_INT64, words->ndim, words->shape, 0, &output, err);
     if (rc < 0)
         return rc;

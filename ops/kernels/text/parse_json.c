@@ -108,7 +108,7 @@ static int check_name(const struct plan *plan, const struct feature *f,
     for (const struct feature *other = plan->features; other < f; other++) {
         if (other->name_bytes == f->name_bytes &&
             memcmp(other->name, f->name, f->name_bytes) == 0)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "the feature is there twice");
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "the feature is given twice");
     }
     return 0;
 }
@@ -126,7 +126,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     size_t n = ctx->node->n_attrs;
     if (ctx->inputs[0].dtype != STAGER_STRING)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "input \"%s\" is %s; records are strings", ctx->inputs[0].name,
+                       "input \"%s\" is %s; records must be strings", ctx->inputs[0].name,
                        stg_dtype_name(ctx->inputs[0].dtype));
     struct plan *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
     if (plan != NULL)
@@ -204,11 +204,12 @@ static int fail_value(struct work *work, const struct feature *f,
     stg_quote(f->name, f->name_bytes, name);
     if (f->ndim > 0 && (token->kind == '[' || token->kind == ']'))
         return stg_err_row(work->err, -STAGER_INVALID_ARGUMENT, work->row,
-                           "feature %s has not the shape %s", name,
+                           "feature %s does not have the shape %s", name,
                            stg_shape_text(f->shape, f->ndim, shape, sizeof(shape)));
-    return stg_err_row(
-        work->err, -STAGER_INVALID_ARGUMENT, work->row, "feature %s: %s is no valid %s",
-        name, stg_quote(token->s, token->bytes, value), stg_dtype_name(f->dtype));
+    return stg_err_row(work->err, -STAGER_INVALID_ARGUMENT, work->row,
+                       "feature %s: %s is not a valid %s", name,
+                       stg_quote(token->s, token->bytes, value),
+                       stg_dtype_name(f->dtype));
 }
 
 /* Element i of the record. */
@@ -291,7 +292,7 @@ static int read_member(struct work *work, uint32_t *from)
     if (!stg_json_next(&work->at, &name))
         return fail_at(work, work->at.fault);
     if (name.kind != '"')
-        return fail_at(work, "here is no name of a member: \"name\": value");
+        return fail_at(work, "expected the name of a member, as in \"name\": value");
     size_t bytes = name.bytes;
     const char *s = name.s;
     if (name.is_escaped) {
@@ -305,7 +306,7 @@ static int read_member(struct work *work, uint32_t *from)
     if (k < work->plan->n)
         *from = k + 1 < work->plan->n ? k + 1 : 0;
     if (!stg_json_take(&work->at, ':'))
-        return fail_at(work, "here is no ':' behind the name of a member");
+        return fail_at(work, "expected ':' after the name of a member");
     return read_value(work, k);
 }
 
@@ -313,7 +314,7 @@ static int read_object(struct work *work)
 {
     uint32_t from = 0;
     if (!stg_json_take(&work->at, '{'))
-        return fail_at(work, "a record is one object: {\"name\": value}");
+        return fail_at(work, "a record must be one object: {\"name\": value}");
     if (!stg_json_take(&work->at, '}')) {
         do {
             int rc = read_member(work, &from);
@@ -321,9 +322,10 @@ static int read_object(struct work *work)
                 return rc;
         } while (stg_json_take(&work->at, ','));
         if (!stg_json_take(&work->at, '}'))
-            return fail_at(work, "here is neither ',' nor '}'");
+            return fail_at(work, "expected ',' or '}'");
     }
-    return stg_json_ends(&work->at) ? 0 : fail_at(work, "something follows the object");
+    return stg_json_ends(&work->at) ? 0
+                                    : fail_at(work, "unexpected text after the object");
 }
 
 /* ---- a batch ---- */

@@ -46,14 +46,14 @@ static int check_attrs(const struct stg_node *node, struct stg_err *err)
     if (charset && (stg_attr_find(attrs, n, "sep") != NULL ||
                     stg_attr_find(attrs, n, "maxsplit") != NULL))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "delimiter goes neither with sep nor with maxsplit");
+                       "delimiter cannot be combined with sep or maxsplit");
     if (!charset && stg_attr_find(attrs, n, "skip_empty") != NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "skip_empty goes with delimiter, not with sep");
+                       "skip_empty needs delimiter and cannot be combined with sep");
     const char *type = stg_attr_string(attrs, n, "result_type", "ragged");
     if (strcmp(type, "ragged") != 0 && strcmp(type, "sparse") != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "result_type must be ragged or sparse, and is \"%.64s\"", type);
+                       "result_type must be ragged or sparse, not \"%.64s\"", type);
     return 0;
 }
 

@@ -88,7 +88,7 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
         return 0;
     char text[STG_QUOTE_BYTES];
     return stg_err_row(err, -STAGER_INVALID_ARGUMENT, stg_tensor_row(input, bad),
-                       "element %" PRId64 ", %s, is no valid %s", bad,
+                       "element %" PRId64 ", %s, is not a valid %s", bad,
                        stg_quote((const char *)input->data + input->begin[bad],
                                  (size_t)(input->end[bad] - input->begin[bad]), text),
                        stg_dtype_name(plan->dtype));

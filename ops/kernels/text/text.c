@@ -155,7 +155,7 @@ static int infer_length(struct stg_op_infer *ctx, struct stg_err *err)
     bool characters = strcmp(unit, "UTF8_CHAR") == 0;
     if (!characters && strcmp(unit, "BYTE") != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "unit must be BYTE or UTF8_CHAR, and is \"%.64s\"", unit);
+                       "unit must be BYTE or UTF8_CHAR, not \"%.64s\"", unit);
     struct length *plan = stg_bump_alloc(ctx->bump, sizeof(*plan));
     struct stg_component *output = stg_op_outputs(ctx, 1);
     if (plan == NULL || output == NULL)

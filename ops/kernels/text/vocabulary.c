@@ -84,8 +84,8 @@ static int same_line(uint64_t line, int64_t first, const struct line *text,
 {
     char quoted[STG_QUOTE_BYTES];
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "line %" PRIu64 " is %s again, as line %" PRId64
-                   "; a vocabulary has each word once",
+                   "line %" PRIu64 " repeats %s of line %" PRId64
+                   "; a vocabulary must have each word once",
                    line + 1, stg_quote(text->s, text->bytes, quoted), first + 1);
 }
 
@@ -118,7 +118,8 @@ int stg_vocabulary_create(const char *text, size_t bytes, uint64_t most,
     struct head head = count(text, bytes, most);
     if (head.n == 0 || head.n < most)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "there are %" PRIu64 " lines; a vocabulary has at least %" PRIu64,
+                       "the file has %" PRIu64
+                       " lines; a vocabulary must have at least %" PRIu64,
                        head.n, most > 0 ? most : 1);
     uint64_t block_bytes = sizeof(head) + (head.n + 1) * sizeof(uint64_t) +
                            (head.slot_mask + 1) * sizeof(uint32_t) + head.text_bytes;
