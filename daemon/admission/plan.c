@@ -319,7 +319,7 @@ static int too_small(const struct demand *demand, struct stg_err *err)
         return -STAGER_RESOURCE_EXHAUSTED;
     say_least(demand, err);
     if (works == 0)
-        stg_err_append(err, err->code, " are more than can be counted:");
+        stg_err_append(err, err->code, " exceed any memory:");
     else if (budget != 0)
         stg_err_append(err, err->code,
                        ", and %.1f MiB for read buffers, do not fit the pipeline's "

@@ -45,8 +45,7 @@ static const struct stg_transformation *find(const struct stg_step *step,
         snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
                  stg_transformations[i]->name);
     }
-    stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
-                 "there is no step of that name; known: %s", known);
+    stg_step_err(step, -STAGER_UNIMPLEMENTED, err, "unknown step; known: %s", known);
     return NULL;
 }
 
@@ -64,15 +63,14 @@ static int check_open(const struct build *build, const struct stg_branch *branch
 {
     for (unsigned i = 0; i < build->depth; i++) {
         if (build->open[i] == branch)
-            return fail_branch(branch, err, "it takes itself, through `from`");
+            return fail_branch(branch, err,
+                               "the branch is its own input, through `from`");
     }
     if (build->depth == MAX_DEPTH)
-        return fail_branch(branch, err,
-                           "branches that take one another, 17 deep; at "
-                           "most 16");
+        return fail_branch(branch, err, "branches are nested 17 deep; the maximum is 16");
     if (branch->n_steps == 0)
-        return fail_branch(branch, err,
-                           "it has no steps; it begins with a source: files or range");
+        return fail_branch(
+            branch, err, "it has no steps; begin with a source, such as files or range");
     return 0;
 }
 
@@ -85,10 +83,9 @@ static int build_branch(struct build *build, const struct stg_step *step,
     while (i < spec->n_branches && strcmp(spec->branches[i].name, name->s) != 0)
         i++;
     if (i == spec->n_branches)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "there is no branch %s: `datasets` has the steps of a branch "
-                            "below its name",
-                            name->s);
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "unknown branch %s: define its steps below that name in `datasets`", name->s);
     const struct stg_branch *branch = &spec->branches[i];
     int rc = check_open(build, branch, err);
     if (rc < 0)
@@ -112,11 +109,12 @@ static int check_branches(const struct build *build, struct stg_err *err)
         for (size_t k = 0; k < i; k++) {
             if (strcmp(spec->branches[i].name, spec->branches[k].name) == 0)
                 return fail_branch(&spec->branches[i], err,
-                                   "another branch has that name");
+                                   "another branch has the same name");
         }
         if (!build->is_taken[i])
-            return fail_branch(&spec->branches[i], err,
-                               "no step takes it: name it in a `from`, or leave it out");
+            return fail_branch(
+                &spec->branches[i], err,
+                "no step uses the branch: name it in a `from`, or remove it");
     }
     return 0;
 }
@@ -157,8 +155,9 @@ static int gather_inputs(struct build *build, const struct stg_step *step,
             (struct stg_input){.schema = before->schema, .iter = before->iter};
     int rc = add_inputs(build, step, "from", inputs, n, err);
     if (rc == 0 && *n == 0)
-        rc = stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                          "from is missing: the branches it takes, such as from: [a, b]");
+        rc = stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "from is missing: name the input branches, such as from: [a, b]");
     if (rc == 0 && transformation->last_input != NULL)
         rc = add_inputs(build, step, transformation->last_input, inputs, n, err);
     return rc;
@@ -206,10 +205,9 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
     if (transformation == NULL)
         return -STAGER_UNIMPLEMENTED;
     if (build->n_steps++ == MAX_STEPS)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "more than %u steps, a branch counted as often as it is "
-                            "taken",
-                            MAX_STEPS);
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "more than %u steps, where a branch counts each time it is used", MAX_STEPS);
     struct stg_schema *schema = stg_bump_alloc(build->bump, sizeof(*schema));
     if (schema == NULL)
         return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
@@ -268,9 +266,9 @@ static int build_all(struct build *build, struct flow *ret, struct stg_err *err)
 {
     const struct stg_pipeline_spec *spec = build->spec;
     if (spec->n_steps == 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "dataset: it has no steps; it begins with a source: files or "
-                       "range");
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "dataset: it has no steps; begin with a source, such as files or range");
     build->is_taken = stg_bump_alloc(build->bump, spec->n_branches + 1);
     if (build->is_taken == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");

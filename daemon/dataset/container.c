@@ -104,7 +104,8 @@ int stg_containers_create(const struct stg_container_memory *memory,
         (ssize_t)sizeof(containers->key)) {
         stg_quota_unref(containers->quota);
         free(containers);
-        return stg_err(err, -STAGER_INTERNAL, "no random numbers: %s", strerror(errno));
+        return stg_err(err, -STAGER_INTERNAL, "cannot get random numbers: %s",
+                       strerror(errno));
     }
     containers->memory = *memory;
     pthread_mutex_init(&containers->lock, NULL);

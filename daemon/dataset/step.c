@@ -60,7 +60,7 @@ int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
     if (in == NULL)
         return 0;
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "it is a source, which takes no input: it must come first");
+                        "a source takes no input: put it first");
 }
 
 int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *in,
@@ -73,7 +73,7 @@ int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *i
     int64_t count = stg_step_int(step, "count", -1);
     if (count < -1)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "count is %lld; it must be 0 or more, or -1: no limit",
+                            "count is %lld; it must be 0 or more, or -1 for no limit",
                             (long long)count);
     *ret = *in;
     return 0;

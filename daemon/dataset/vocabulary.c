@@ -13,10 +13,11 @@ static int check_size(struct stg_source *source, const char *file, uint64_t *ret
 {
     int rc = source->storage->size(source, ret, err);
     if (rc == 0 && *ret > STG_VOCABULARY_MAX_BYTES)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s has %" PRIu64 " bytes, and a vocabulary at most %u; "
-                       "string_to_hash_bucket_fast needs no vocabulary",
-                       file, *ret, STG_VOCABULARY_MAX_BYTES);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "%s has %" PRIu64
+            " bytes; a vocabulary has at most %u (string_to_hash_bucket_fast needs none)",
+            file, *ret, STG_VOCABULARY_MAX_BYTES);
     return rc;
 }
 
@@ -100,11 +101,10 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
     int rc = stg_storage_find(file, &storage, &path, err);
     /* A read over the network would hold up the loop. */
     if (rc == 0 && storage->remote)
-        rc =
-            stg_err(err, -STAGER_UNIMPLEMENTED,
-                    "%s: a vocabulary is read while the pipeline is applied, which waits "
-                    "for no other machine: copy it to a local file",
-                    storage->scheme);
+        rc = stg_err(err, -STAGER_UNIMPLEMENTED,
+                     "%s: a vocabulary must be a local file, because stagerd reads it "
+                     "during apply: copy it to this machine",
+                     storage->scheme);
     if (rc == 0)
         rc = storage->open(path, &identity, &source, err);
     if (rc < 0)

@@ -184,8 +184,8 @@ static int unclosed(struct csv *r, uint64_t offset, struct stg_records *ret)
 {
     r->lost = true;
     return tell(r, -STAGER_INVALID_ARGUMENT, offset,
-                "the file ends inside of quotes: a quote is not closed, or was not meant "
-                "as one (see use_quote_delim)",
+                "the file ends inside a quoted field: a quote is not closed, or belongs "
+                "to the data (see use_quote_delim)",
                 ret);
 }
 
@@ -223,9 +223,9 @@ static int too_long(struct csv *r, struct stg_records *ret, struct stg_err *err)
     bool inside = r->window.at_end && r->state == IN_QUOTES;
     stg_err(&ret->bad, -STAGER_INVALID_ARGUMENT,
             "record %" PRIu64 " (offset %" PRIu64 "): the record has %" PRIu64
-            " bytes%s, more than the %" PRIu64
-            " that a record may have: it was skipped; %s",
-            r->record, offset, bytes, inside ? ", the last of them inside of quotes" : "",
+            " bytes%s, more than the limit of %" PRIu64 ": it was skipped; %s",
+            r->record, offset, bytes,
+            inside ? ", the last of them inside a quoted field" : "",
             config->max_record_bytes, config->advice != NULL ? config->advice : "");
     r->state = AT_START;
     r->record++;
@@ -255,7 +255,7 @@ static int last_record(struct csv *r, int64_t *begin, int64_t *end,
     if (r->in_header && left == 0) {
         r->lost = true;
         return tell(r, -STAGER_INVALID_ARGUMENT, offset,
-                    "there is no header: the file is empty", ret);
+                    "the header is missing: the file is empty", ret);
     }
     if (left == 0)
         return STG_FORMAT_END;

@@ -43,11 +43,10 @@ static int ragged(struct fixed_length *r, struct stg_records *ret)
     uint64_t offset = stg_window_offset(&r->window);
     uint64_t bytes = r->window.base + r->window.fill;
     stg_err(&ret->bad, -STAGER_DATA_LOSS,
-            "record %" PRIu64 " (offset %" PRIu64 "): the file ends with its %" PRIu64
+            "record %" PRIu64 " (offset %" PRIu64 "): the file has %" PRIu64
             " bytes, which is not a header of %" PRIu64 ", records of %" PRIu64
             " and a footer of %" PRIu64
-            ": it was truncated, or record_bytes, header_bytes or "
-            "footer_bytes is another",
+            ": it is truncated, or record_bytes, header_bytes or footer_bytes is wrong",
             r->record, offset, bytes, options->header_bytes, options->record_bytes,
             options->footer_bytes);
     r->lost = true;

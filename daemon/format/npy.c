@@ -60,7 +60,7 @@ static int truncated(struct npy *r, struct stg_records *ret)
 {
     stg_err(&ret->bad, -STAGER_DATA_LOSS,
             "record %" PRIu64 " (offset %" PRIu64
-            "): the file ends inside of the row, which is one of %" PRIu64,
+            "): the file ends inside this row, one of %" PRIu64,
             r->record, stg_window_offset(&r->window), r->n_rows);
     return lost(r, ret);
 }
@@ -98,13 +98,13 @@ static int set_row(struct npy *r, struct stg_err *err)
             r->row_bytes = UINT64_MAX;
     }
     if (r->row_bytes == 0 && r->n_rows > 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "its rows hold nothing");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "its rows are empty");
     uint64_t most = r->window.config.max_record_bytes;
     const char *advice = r->window.config.advice;
     if (r->row_bytes > most)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "its rows have %" PRIu64 " bytes, more than the %" PRIu64
-                       " that a record may have; %s",
+                       "its rows have %" PRIu64 " bytes, more than the limit of %" PRIu64
+                       "; %s",
                        r->row_bytes, most, advice != NULL ? advice : "");
     return 0;
 }
@@ -134,11 +134,10 @@ static int need_header(struct npy *r, uint64_t *ret_bytes, struct stg_records *r
         bytes =
             stg_npy_header_bytes(stg_window_at(&r->window), stg_window_left(&r->window));
         if (bytes == 0)
-            return lose(
-                r, -STAGER_DATA_LOSS,
-                "header (offset 0): it is no NumPy file of version 1, 2 or 3, or it "
-                "is compressed (see compression_type)",
-                ret);
+            return lose(r, -STAGER_DATA_LOSS,
+                        "header (offset 0): it is not a NumPy file of version 1, 2 or 3, "
+                        "or it is compressed (see compression_type)",
+                        ret);
         if (bytes > STG_NPY_MAX_HEADER)
             return lose(r, -STAGER_DATA_LOSS,
                         "header (offset 0): it has more than 65536 bytes", ret);
@@ -225,8 +224,8 @@ static int finish(struct npy *r, bool same_chunk, struct stg_records *ret,
         return STG_FORMAT_FULL;
     stg_err(&ret->bad, -STAGER_DATA_LOSS,
             "record %" PRIu64 " (offset %" PRIu64
-            "): the file goes on behind its last row: several arrays in a file are not "
-            "read, or its header is damaged",
+            "): the file continues after its last row: it holds several arrays, which is "
+            "not supported, or its header is damaged",
             r->record, stg_window_offset(&r->window));
     return lost(r, ret);
 }

@@ -40,8 +40,7 @@ static int too_long(struct read_file *r, struct stg_records *ret)
     if (r->knows_size)
         snprintf(size, sizeof(size), "%" PRIu64 " bytes, ", r->size);
     stg_err(&ret->bad, -STAGER_INVALID_ARGUMENT,
-            "the file has %smore than the %" PRIu64
-            " bytes that a record may have: it was skipped; %s",
+            "the file has %smore than the limit of %" PRIu64 " bytes: it was skipped; %s",
             size, config->max_record_bytes, config->advice != NULL ? config->advice : "");
     r->done = true;
     ret->n = 0;

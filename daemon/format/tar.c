@@ -163,8 +163,8 @@ static int tell_sample(struct tar *r, struct stg_records *ret)
     struct stg_err *bad = &ret->bad;
     if (r->fault == TOO_LONG)
         stg_err(bad, -STAGER_INVALID_ARGUMENT,
-                "the sample takes more than the %" PRIu64
-                " bytes that a record may have: it was skipped; %s",
+                "the sample takes more than the limit of %" PRIu64
+                " bytes: it was skipped; %s",
                 config->max_record_bytes, config->advice != NULL ? config->advice : "");
     else if (r->fault == TWICE)
         stg_err(bad, -STAGER_INVALID_ARGUMENT,
@@ -269,8 +269,8 @@ static int need_header(struct tar *r, bool same_chunk, struct stg_err *err)
 {
     int rc = stg_window_need(&r->window, r->at + r->member.end, same_chunk, err);
     r->member.what = stg_window_left(&r->window) <= r->at
-                         ? "the file ends without the mark that ends an archive"
-                         : "the file ends inside of a header";
+                         ? "the file ends without the end-of-archive mark"
+                         : "the file ends inside a header";
     return rc;
 }
 
@@ -287,7 +287,7 @@ static int one_member(struct tar *r, bool same_chunk, struct stg_err *err)
         return r->has_sample ? end_of_sample(r) : NOTHING;
     if (rc == STG_TAR_NEED)
         return found_of(need_header(r, same_chunk, err));
-    r->member.what = "the file ends inside of a member";
+    r->member.what = "the file ends inside a member";
     bool is_part = split_name(&r->member, &key_bytes);
     if (!is_part && !r->has_sample)
         return found_of(pass_over(r, same_chunk, err));
@@ -313,8 +313,7 @@ static int tell_damage(struct tar *r, struct stg_records *ret)
 {
     stg_err(&ret->bad, -STAGER_DATA_LOSS,
             "record %" PRIu64 " (offset %" PRIu64
-            "): %s: it was truncated, or is no tar archive, or is damaged; the rest of "
-            "the file "
+            "): %s: it is truncated, damaged or not a tar archive; the rest of the file "
             "is lost",
             r->record, stg_window_offset(&r->window) + r->at, r->member.what);
     r->lost = true;

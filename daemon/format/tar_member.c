@@ -138,10 +138,10 @@ static const char *pax_value(const char *at, const char *equals, const char *end
     }
     if (is_key(at, equals, "size")) {
         extra->has_size = decimal(equals + 1, end, &extra->size);
-        return extra->has_size ? NULL : "a size in a pax header is none";
+        return extra->has_size ? NULL : "a size in a pax header is not a number";
     }
     if (equals - at >= 10 && memcmp(at, "GNU.sparse", 10) == 0)
-        return "a sparse file is not read: make the archive without --sparse";
+        return "sparse files are not supported: make the archive without --sparse";
     return NULL;
 }
 
@@ -204,7 +204,8 @@ static enum stg_tar_rc own_header(const struct header *header, uint64_t p, uint6
                                   const struct extra *extra, struct stg_tar_member *ret)
 {
     if (header->type == 'S')
-        return bad(ret, "a sparse file is not read: make the archive without --sparse");
+        return bad(ret,
+                   "sparse files are not supported: make the archive without --sparse");
     if (!extra->has_name)
         name_of_header(header, ret);
     if (extra->has_size)
@@ -212,7 +213,7 @@ static enum stg_tar_rc own_header(const struct header *header, uint64_t p, uint6
     if (!has_data(header->type))
         size = 0;
     if (size > INT64_MAX / 2)
-        return bad(ret, "a size is beyond all files");
+        return bad(ret, "a size is too large");
     ret->regular = header->type == '0' || header->type == '\0' || header->type == '7';
     ret->data = p + STG_TAR_BLOCK;
     ret->bytes = size;
@@ -231,15 +232,15 @@ enum stg_tar_rc stg_tar_member(const char *at, uint64_t n, struct stg_tar_member
         uint64_t size;
         memcpy(&header, at + p, sizeof(header));
         if (is_zero(at + p))
-            return p == 0 ? STG_TAR_END : bad(ret, "a header of a header has no member");
+            return p == 0 ? STG_TAR_END : bad(ret, "an extended header has no member");
         if (!checksum_is_right(&header))
             return bad(ret, "a header does not match its checksum");
         if (!number(header.size, sizeof(header.size), &size))
-            return bad(ret, "a size is no number");
+            return bad(ret, "a size is not a number");
         if (memchr("LKxg", header.type, 4) == NULL || header.type == '\0')
             return own_header(&header, p, size, &extra, ret);
         if (size > MAX_EXTRA_BYTES || p > MAX_EXTRA_BYTES)
-            return bad(ret, "a header of a header is too long");
+            return bad(ret, "an extended header is too long");
         uint64_t data = p + STG_TAR_BLOCK;
         if (n < data + size)
             return need(ret, data + round_up(size));

@@ -321,7 +321,7 @@ static int bad_line(struct text_line *r, struct stg_records *ret, struct stg_err
         return rc;
     stg_err(&ret->bad, -STAGER_INVALID_ARGUMENT,
             "line %" PRIu64 " (offset %" PRIu64 "): the line has %" PRIu64
-            " bytes, more than the %" PRIu64 " that a line may have: it was skipped; %s",
+            " bytes, more than the limit of %" PRIu64 ": it was skipped; %s",
             line + 1, offset, bytes, config->max_record_bytes,
             config->advice != NULL ? config->advice : "");
     ret->n = 0;

@@ -92,11 +92,11 @@ static int bad_length(struct tfrecord *r, struct stg_records *ret)
 {
     return lose_rest(
         r, ret,
-        r->record == 0 ? "its length does not match its checksum: this is no TFRecord "
-                         "file, or it is compressed (see compression_type), or damaged; "
-                         "the rest of the file is lost"
-                       : "its length does not match its checksum: the file is damaged; "
-                         "the rest of it is lost");
+        r->record == 0
+            ? "its length does not match its checksum: the file is not a TFRecord file, "
+              "is compressed (see compression_type) or is damaged; the rest of it is lost"
+            : "its length does not match its checksum: the file is damaged; "
+              "the rest of it is lost");
 }
 
 /* `bytes` is what the header says, when that is there. */
@@ -110,8 +110,7 @@ static int truncated(struct tfrecord *r, uint64_t left, uint64_t bytes,
                  STG_FRAME_HEAD);
     else
         snprintf(what, sizeof(what),
-                 "the file ends inside of the record, which has %" PRIu64 " bytes",
-                 bytes);
+                 "the file ends inside this record of %" PRIu64 " bytes", bytes);
     return lose_rest(r, ret, what);
 }
 
@@ -137,8 +136,7 @@ static int too_long(struct tfrecord *r, struct stg_records *ret, struct stg_err 
         return truncated(r, STG_FRAME_HEAD, bytes, ret);
     stg_err(&ret->bad, -STAGER_INVALID_ARGUMENT,
             "record %" PRIu64 " (offset %" PRIu64 "): the record has %" PRIu64
-            " bytes, more than the %" PRIu64
-            " that a record may have: it was skipped; %s",
+            " bytes, more than the limit of %" PRIu64 ": it was skipped; %s",
             r->record, offset, bytes, config->max_record_bytes,
             config->advice != NULL ? config->advice : "");
     int rc = stg_window_skip(&r->window, bytes + FRAME_BYTES, err);
@@ -148,7 +146,7 @@ static int too_long(struct tfrecord *r, struct stg_records *ret, struct stg_err 
         r->lost = true;
         stg_err(&ret->bad, -STAGER_DATA_LOSS,
                 "record %" PRIu64 " (offset %" PRIu64
-                "): the file ends inside of the record, which has %" PRIu64 " bytes",
+                "): the file ends inside this record of %" PRIu64 " bytes",
                 r->record, offset, bytes);
     }
     r->record++;

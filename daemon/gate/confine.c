@@ -60,11 +60,11 @@ int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err)
 {
     if (geteuid() == 0 && uid != 0 &&
         (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0))
-        return system_error("cannot give up root's groups", err);
+        return system_error("cannot drop root's groups", err);
     for (int i = 0; geteuid() == 0 && prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
         prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
     if (geteuid() == 0 && uid != 0 && setresuid(uid, uid, uid) < 0)
-        return system_error("cannot give up root", err);
+        return system_error("cannot drop root", err);
     int rc = drop_capabilities(err);
     if (rc < 0)
         return rc;
@@ -78,9 +78,9 @@ int stg_gate_confine(uid_t uid, gid_t gid, pid_t parent, struct stg_err *err)
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     /* After the change of user, which clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-        return system_error("cannot be tied to stagerd", err);
+        return system_error("cannot set the signal for the end of stagerd", err);
     if (getppid() != parent)
-        return stg_err(err, -STAGER_UNAVAILABLE, "stagerd is gone");
+        return stg_err(err, -STAGER_UNAVAILABLE, "stagerd has exited");
     return 0;
 }
 

@@ -111,13 +111,13 @@ static void log_death(const struct process *process, int status)
 {
     if (WIFSIGNALED(status))
         stg_log(STG_LOG_WARNING,
-                "stager-gate (pid %d) died by signal %d (%s): it is started again; no "
-                "trainer notices",
+                "stager-gate (pid %d) died by signal %d (%s): stagerd restarts it; "
+                "trainers are not affected",
                 (int)process->pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         stg_log(STG_LOG_WARNING,
-                "stager-gate (pid %d) ended with status %d: it is started again; no "
-                "trainer notices",
+                "stager-gate (pid %d) ended with status %d: stagerd restarts it; "
+                "trainers are not affected",
                 (int)process->pid, WEXITSTATUS(status));
 }
 
@@ -138,8 +138,8 @@ static void on_death(uv_poll_t *poll, int uv_status, int events)
 
 static void end(struct process *process, const char *why)
 {
-    stg_log(STG_LOG_WARNING, "stager-gate (pid %d) %s: it is ended", (int)process->pid,
-            why);
+    stg_log(STG_LOG_WARNING, "stager-gate (pid %d) %s: stagerd ends it",
+            (int)process->pid, why);
     uv_poll_stop(&process->poll);
     kill(process->pid, SIGKILL); /* ours until on_death reaps it */
 }
@@ -195,7 +195,7 @@ static void take_frame(struct process *process, const char *bytes, size_t n)
     struct stg_gate *gate = process->gate;
     struct stg_gate_frame frame;
     if (n < sizeof(frame) || n > sizeof(frame) + STG_GATE_PAYLOAD_MAX_BYTES) {
-        end(process, "sent a frame of a wrong size");
+        end(process, "sent a frame of the wrong size");
         return;
     }
     memcpy(&frame, bytes, sizeof(frame));
@@ -208,7 +208,7 @@ static void take_frame(struct process *process, const char *bytes, size_t n)
         gate->config.serve(gate->config.owner, frame.tag, bytes + sizeof(frame),
                            n - sizeof(frame));
     } else {
-        end(process, "sent a frame that makes no sense");
+        end(process, "sent a malformed frame");
     }
 }
 
@@ -315,7 +315,7 @@ static void start(struct stg_gate *gate)
     }
     if (number == 0)
         return;
-    stg_log(STG_LOG_WARNING, "cannot start %s: %s; it is tried again", gate->program,
+    stg_log(STG_LOG_WARNING, "cannot start %s: %s; stagerd tries again", gate->program,
             strerror(number));
     gate->n_deaths++;
     start_later(gate);
@@ -342,12 +342,11 @@ static int choose_paths(struct stg_gate *gate, struct stg_err *err)
     snprintf(gate->admin_url, sizeof(gate->admin_url), "ipc://%.3000s/gate/%s", dir,
              ADMIN_NAME);
     if (n > STG_GATE_PATH_MAX_BYTES)
-        return stg_err(
-            err, -STAGER_INVALID_ARGUMENT,
-            "runtime_dir %.256s is too long: with /gate/" EVENTS_NAME
-            " a socket's path has %d bytes, and at most %d; use a shorter one, "
-            "or write `gate: {enable: false}` into stagerd.yaml",
-            dir, n, STG_GATE_PATH_MAX_BYTES);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "runtime_dir %.256s is too long: with /gate/" EVENTS_NAME
+                       " a socket's path has %d bytes, and the maximum is %d; use a "
+                       "shorter one, or write `gate: {enable: false}` into stagerd.yaml",
+                       dir, n, STG_GATE_PATH_MAX_BYTES);
     return 0;
 }
 
@@ -392,14 +391,15 @@ static int make_folder(struct stg_gate *gate, struct stg_err *err)
 {
     struct stat st;
     if (mkdir(gate->dir, 0700) < 0 && errno != EEXIST)
-        return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot make %s: %s", gate->dir,
+        return stg_err(err, -STAGER_PERMISSION_DENIED, "cannot create %s: %s", gate->dir,
                        strerror(errno));
     if (lstat(gate->dir, &st) < 0 || !S_ISDIR(st.st_mode))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s is in the way and is no folder: remove it", gate->dir);
+                       "%s exists and is not a directory: remove it", gate->dir);
     if (gate->group != (gid_t)-1 && give(gate->dir, &st, gate->uid, gate->group) < 0) {
         stg_log(STG_LOG_INFO,
-                "group %s cannot be given %s (%s): only uid %u and root use the gate",
+                "cannot give group %s access to %s (%s): only uid %u and root can use "
+                "the gate",
                 gate->config.settings->access_group, gate->dir, strerror(errno),
                 (unsigned)gate->uid);
         gate->group = (gid_t)-1;
@@ -431,7 +431,7 @@ void stg_gate_enable(struct stg_gate *gate, bool enable)
         rc = make_folder(gate, &err);
     if (rc < 0) {
         snprintf(gate->why, sizeof(gate->why), "%s", err.text);
-        stg_log(STG_LOG_ERROR, "no gate: %s", err.text);
+        stg_log(STG_LOG_ERROR, "the gate is not running: %s", err.text);
         return;
     }
     start(gate);
@@ -447,7 +447,7 @@ int stg_gate_give_token(struct stg_gate *gate, const struct stg_identity *identi
                        "the gate is turned off: write `gate: {enable: true}` into "
                        "stagerd.yaml, and reload stagerd");
     if (gate->why[0] != '\0')
-        return stg_err(err, -STAGER_FAILED_PRECONDITION, "there is no gate: %s",
+        return stg_err(err, -STAGER_FAILED_PRECONDITION, "the gate is not running: %s",
                        gate->why);
     int rc = stg_tokens_give(&gate->tokens, identity, uv_hrtime(), gate->token, err);
     if (rc < 0)

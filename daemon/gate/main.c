@@ -207,8 +207,9 @@ int main(int argc, char **argv)
     struct gate gate = {.alive = true};
     struct stg_err err = {0};
     if (argc != 6) {
-        fprintf(stderr, "stager-gate is started by stagerd, and not by hand: see "
-                        "`gate` in stagerd.yaml\n");
+        fprintf(
+            stderr,
+            "stager-gate is a helper that stagerd starts: see `gate` in stagerd.yaml\n");
         return 2;
     }
     /* stagerd alone says when it ends: it gets these too, and closes the socket. */
@@ -228,8 +229,8 @@ int main(int argc, char **argv)
     for (unsigned turn = 0; gate.alive; turn++) {
         if ((!look(&gate) || turn % LOOKS == 0) && short_of_files()) {
             stg_log(STG_LOG_WARNING,
-                    "gate: nearly all descriptors are in use (at most %d): a peer makes "
-                    "libnanomsg leak them, or connects without end",
+                    "gate: nearly all descriptors are in use (at most %d): a peer causes "
+                    "libnanomsg to leak them, or opens connections without closing them",
                     STG_GATE_MAX_FILES);
             stg_log_stop();
             return 3;

@@ -45,8 +45,8 @@ int stg_tokens_give(struct stg_tokens *tokens, const struct stg_identity *identi
 {
     if (make_room(tokens, identity->uid, now_ns) >= STG_TOKENS)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "%d tokens are valid already: one expires within the hour, and a "
-                       "restart of stagerd forgets them all",
+                       "%d tokens are valid already: wait until one expires, at most an "
+                       "hour, or restart stagerd",
                        STG_TOKENS);
     struct stg_token *token = malloc(sizeof(*token));
     if (token == NULL)
@@ -54,7 +54,7 @@ int stg_tokens_give(struct stg_tokens *tokens, const struct stg_identity *identi
     if (getrandom(token->bytes, sizeof(token->bytes), 0) !=
         (ssize_t)sizeof(token->bytes)) {
         free(token);
-        return stg_err(err, -STAGER_INTERNAL, "the kernel gives no random bytes");
+        return stg_err(err, -STAGER_INTERNAL, "cannot get random bytes from the kernel");
     }
     token->until_ns = now_ns + STG_TOKEN_SECONDS * 1000000000ull;
     token->identity = *identity;

@@ -78,7 +78,7 @@ static int receive_start(struct gpu *gpu, struct stg_err *err)
     if (n != sizeof(gpu->start) || gpu->start.magic != STG_GPU_MAGIC ||
         (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || gpu->n_fds != wanted)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "no start came from stagerd (%zd bytes, %zu descriptors)", n,
+                       "stagerd sent no start message (%zd bytes, %zu descriptors)", n,
                        gpu->n_fds);
     return 0;
 }
@@ -89,7 +89,7 @@ static int map_segment(struct gpu *gpu, struct stg_err *err)
     uint64_t bytes = gpu->start.segment_bytes;
     if (fstat(gpu->fds[0], &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "the segment has not the %" PRIu64 " bytes that it shall", bytes);
+                       "the segment does not have the expected %" PRIu64 " bytes", bytes);
     void *base = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, gpu->fds[0], 0);
     if (base == MAP_FAILED)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot map the segment: %s",
@@ -148,8 +148,10 @@ static int find_device(struct gpu *gpu, const char *name, struct stg_err *err)
     if (rc == 0)
         rc = gpu->device->count(&n, err);
     if (rc == 0 && gpu->number >= n)
-        rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "device is \"%s\", and stagerd sees %d, from cuda:0", name, n);
+        rc =
+            stg_err(err, -STAGER_INVALID_ARGUMENT,
+                    "device \"%s\" does not exist: stagerd sees %d, numbered from cuda:0",
+                    name, n);
     return rc;
 }
 
@@ -228,7 +230,7 @@ static int copy(const struct channel *channel, const struct stg_gpu_job *job,
         job->bytes > room - job->offset)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "a job of %" PRIu64 " bytes at %" PRIu64
-                       " lies outside of %" PRIu64,
+                       " lies outside the segment of %" PRIu64,
                        job->bytes, job->offset, room);
     uint64_t part = channel->bounce != NULL ? BOUNCE_BYTES : job->bytes;
     int rc = 0;
@@ -278,8 +280,8 @@ int main(int argc, char **argv)
     int fd = -1;
     char byte;
     if (argc != 3) {
-        fprintf(stderr, "stager-gpu is started by stagerd, and not by hand: see `gpu` of "
-                        "a pipeline\n");
+        fprintf(stderr,
+                "stager-gpu is a helper that stagerd starts: see `gpu` of a pipeline\n");
         return 2;
     }
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

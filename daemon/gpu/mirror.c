@@ -133,8 +133,8 @@ static void say_failure(struct stg_mirror *mirror, const char *why)
         return; /* it is tried again and again: once is enough */
     snprintf(mirror->said, sizeof(mirror->said), "%s", why);
     stg_log(STG_LOG_WARNING,
-            "pipeline %s: no copies to %s for all trainers: %s; each copies for itself, "
-            "and it is tried again",
+            "pipeline %s: cannot copy to %s for all trainers: %s; each trainer copies "
+            "for itself, and stagerd tries again",
             mirror->name, mirror->device, why);
 }
 
@@ -251,8 +251,8 @@ int stg_mirror_create(const struct stg_mirror_config *config, struct stg_mirror 
         number = pthread_create(&mirror->thread, NULL, look_after, mirror);
     if (number != 0) {
         free_mirror(mirror);
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot look after a GPU: %s",
-                       strerror(number));
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "cannot start the thread of a GPU: %s", strerror(number));
     }
     wait_for_first(mirror);
     *ret = mirror;

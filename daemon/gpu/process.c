@@ -152,7 +152,7 @@ static int check_ready(const struct stg_mirror_start *start, struct stg_gpu_read
                                   ready->device_bytes <= INT64_MAX);
     return is_good ? 0
                    : stg_err(err, -STAGER_INTERNAL,
-                             "stager-gpu began with a message that makes no sense");
+                             "stager-gpu began with a malformed message");
 }
 
 static int64_t now_millis(void)
@@ -236,8 +236,8 @@ static int make_pairs(struct stg_mirror_process *process, int ends[STG_GPU_CHANN
     for (uint32_t i = 0; i <= STG_GPU_CHANNELS; i++) {
         int pair[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no socket pair: %s",
-                           strerror(errno));
+            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                           "cannot create a socket pair: %s", strerror(errno));
         ends[i] = pair[1];
         if (i < STG_GPU_CHANNELS)
             process->channels[i].fd = pair[0];
@@ -257,14 +257,15 @@ static int start_with(struct stg_mirror_start *start, struct stg_mirror_process 
         return rc;
     process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (process->pidfd < 0) {
-        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no descriptor of stager-gpu: %s",
-                     strerror(errno));
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                     "cannot open a descriptor of stager-gpu: %s", strerror(errno));
         stg_helper_end(process->pid);
         return rc;
     }
     int number = send_start(start, process->control, ends);
     if (number != 0)
-        return stg_err(err, -STAGER_INTERNAL, "cannot tell stager-gpu to start: %s",
+        return stg_err(err, -STAGER_INTERNAL,
+                       "cannot send the start message to stager-gpu: %s",
                        strerror(number));
     /* Its death is seen as the end of these, once ours are closed. */
     for (uint32_t i = 0; i <= STG_GPU_CHANNELS; i++) {
@@ -307,19 +308,20 @@ static int ask(struct stg_mirror_channel *channel, uint64_t offset, uint64_t byt
         .magic = STG_GPU_MAGIC, .job = ++channel->job, .offset = offset, .bytes = bytes};
     struct stg_gpu_answer answer;
     if (send(channel->fd, &job, sizeof(job), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        return stg_err(err, -STAGER_ABORTED, "stager-gpu takes no work: %s",
+        return stg_err(err, -STAGER_ABORTED, "stager-gpu accepts no work: %s",
                        strerror(errno));
-    int rc = wait_for(channel->fd, -1, COPY_MILLIS, "has been at one copy", err);
+    int rc = wait_for(channel->fd, -1, COPY_MILLIS, "has worked on one copy", err);
     if (rc < 0)
         return rc;
     ssize_t n = recv(channel->fd, &answer, sizeof(answer), MSG_DONTWAIT | MSG_TRUNC);
     if (n <= 0)
         return stg_err(err, -STAGER_ABORTED, "stager-gpu ended in the middle of a copy");
     if (n != sizeof(answer) || answer.magic != STG_GPU_MAGIC || answer.job != job.job)
-        return stg_err(err, -STAGER_INTERNAL, "stager-gpu answered what was not asked");
-    return answer.code == 0 ? 0
-                            : stg_err(err, -STAGER_INTERNAL,
-                                      "a copy to the device failed (the log says why)");
+        return stg_err(err, -STAGER_INTERNAL, "stager-gpu sent an unexpected reply");
+    return answer.code == 0
+               ? 0
+               : stg_err(err, -STAGER_INTERNAL,
+                         "a copy to the device failed (the log has the reason)");
 }
 
 int stg_mirror_process_copy(struct stg_mirror_process *process, uint32_t runner,

@@ -37,7 +37,7 @@ int stg_helper_find(const char *folder, const char *name, char *path, size_t byt
     snprintf(path, bytes, STG_HELPER_DIR "/%s", name);
     if (access(path, X_OK) == 0)
         return 0;
-    return stg_err(err, -STAGER_NOT_FOUND, "%s: %s; install stager whole", path,
+    return stg_err(err, -STAGER_NOT_FOUND, "%s: %s; install all of stager", path,
                    strerror(errno));
 }
 

@@ -37,7 +37,7 @@ int stg_limit_check_memory(const char *root, uint64_t budget, struct stg_err *er
         return 0;
     return stg_err(
         err, -STAGER_INVALID_ARGUMENT,
-        "memory_budget is %.1f MiB, and the control group has %.1f MiB (%s): "
+        "memory_budget is %.1f MiB, but the limit of the control group is %.1f MiB (%s): "
         "lower memory_budget in stagerd.yaml to at most %" PRIu64
         "MiB (0: a quarter of what is free), or raise MemoryMax= of the unit or the "
         "memory limit of the container to at least %" PRIu64 "M",

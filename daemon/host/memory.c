@@ -202,9 +202,10 @@ static int refuse(struct stg_budget *budget, uint64_t bytes, const char *holder,
                        whole_mib(used + bytes));
     else
         stg_err_append(err, err->code, ":");
-    return stg_err_append(err, err->code,
-                          " end a holder, or lower capacity, num_threads, max_in_flight, "
-                          "batch_size or memory_budget of the pipeline");
+    return stg_err_append(
+        err, err->code,
+        " delete a pipeline or end a client that holds memory, or lower capacity, "
+        "num_threads, max_in_flight, batch_size or memory_budget of the pipeline");
 }
 
 int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holder,

@@ -74,11 +74,11 @@ int stg_cpu_list_parse(const char *text, cpu_set_t *ret, struct stg_err *err)
         }
         if (!good || last < first || (*p != ',' && *p != '\0' && *p != '\n'))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "\"%.64s\" is no list of CPUs like 0-3,8 (at \"%.16s\")", text,
-                           p);
+                           "\"%.64s\" is not a list of CPUs such as 0-3,8 (at \"%.16s\")",
+                           text, p);
         if (last >= CPU_SETSIZE)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT, "CPU %u: at most %d", last,
-                           CPU_SETSIZE - 1);
+            return stg_err(err, -STAGER_INVALID_ARGUMENT, "CPU %u: the maximum is %d",
+                           last, CPU_SETSIZE - 1);
         for (unsigned cpu = first; cpu <= last; cpu++)
             CPU_SET(cpu, ret);
     } while (*p++ == ',');
@@ -129,7 +129,7 @@ static int find_cpus(const char *text, struct place *ret, struct stg_err *err)
         char wanted[128], here[128];
         CPU_XOR(&both, &both, &ret->cpus);
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "cpus: %s %s not here; this machine has %s",
+                       "cpus: %s %s not available; this machine has %s",
                        stg_cpu_list_text(&both, wanted, sizeof(wanted)),
                        CPU_COUNT(&both) == 1 ? "is" : "are",
                        stg_cpu_list_text(&online, here, sizeof(here)));
@@ -149,7 +149,7 @@ static int find_node(const struct stg_thread_pool_spec *spec, struct place *ret,
         if (known)
             stg_cpu_list_text(&nodes, here, sizeof(here));
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "numa_node %d is not here; the nodes of this machine: %s",
+                       "numa_node %d does not exist; the nodes of this machine: %s",
                        spec->numa_node, here);
     }
     snprintf(path, sizeof(path), NODE_PATH "/node%d/cpulist", spec->numa_node);
@@ -189,7 +189,7 @@ static void prefer_node(struct place *place, const struct stg_thread_pool_spec *
     mask[(size_t)spec->numa_node / BITS] |= 1ul << ((size_t)spec->numa_node % BITS);
     if (syscall(SYS_set_mempolicy, preferred, mask, (unsigned long)MAX_NODES + 1) < 0)
         warn_once(place, spec, "memory of numa_node", spec->numa_node,
-                  "its threads run there all the same");
+                  "its threads run there nevertheless");
 }
 
 /* Moves the calling thread there. A niceness or memory policy that is not permitted is a
@@ -200,16 +200,16 @@ static int take_place(struct place *place, const struct stg_thread_pool_spec *sp
     char text[128];
     if (place->has_cpus && sched_setaffinity(0, sizeof(place->cpus), &place->cpus) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "cpus %s: %s; a cpuset or a container may keep stagerd off them",
+                       "cpus %s: %s; a cpuset or a container may exclude them",
                        stg_cpu_list_text(&place->cpus, text, sizeof(text)),
                        strerror(errno));
     if (spec->numa_node >= 0)
         prefer_node(place, spec);
     /* Of one thread, not of the process: Linux counts niceness by thread. */
     if (spec->nice != 0 && setpriority(PRIO_PROCESS, 0, spec->nice) < 0)
-        warn_once(
-            place, spec, "nice", spec->nice,
-            "its threads keep stagerd's own; give stagerd LimitNICE or CAP_SYS_NICE");
+        warn_once(place, spec, "nice", spec->nice,
+                  "its threads keep the niceness of stagerd; give stagerd LimitNICE or "
+                  "CAP_SYS_NICE");
     return 0;
 }
 

@@ -49,7 +49,7 @@ int stg_text_file_read(const char *path, size_t limit, struct stat *ret_stat, ch
     else if (ret_stat != NULL && fstat(fd, ret_stat) < 0)
         rc = system_error(path, err);
     else if (ret_stat != NULL && !S_ISREG(ret_stat->st_mode))
-        rc = stg_err(err, -STAGER_FAILED_PRECONDITION, "%s is no regular file", path);
+        rc = stg_err(err, -STAGER_FAILED_PRECONDITION, "%s is not a regular file", path);
     if (rc == 0)
         rc = read_all(fd, path, limit, text, ret_bytes, err);
     close(fd);

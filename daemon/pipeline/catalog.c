@@ -234,7 +234,7 @@ static int refuse(const struct stg_pipeline *pipeline,
     stg_difference(before->text, before->text_bytes, definition->text,
                    definition->text_bytes, text, sizeof(text));
     stg_err(err, -STAGER_FAILED_PRECONDITION,
-            "pipeline %s is there with other content: %s", pipeline->name,
+            "pipeline %s already exists with other content: %s", pipeline->name,
             text[0] != '\0' ? text : "lines in another order, or another vocabulary");
     if (busy(pipeline)) {
         stg_err_append(err, err->code, "; clients are attached:");
@@ -242,7 +242,8 @@ static int refuse(const struct stg_pipeline *pipeline,
     }
     return stg_err_append(
         err, err->code, "; use --replace (replace=True in Python)%s, or another name",
-        busy(pipeline) ? ", by which they get what is published, then ABORTED" : "");
+        busy(pipeline) ? ", after which they receive the published batches, then ABORTED"
+                       : "");
 }
 
 static int check_replace(const struct stg_pipeline *pipeline,
@@ -441,7 +442,7 @@ static void load_directory(struct stg_catalog *catalog, const char *directory,
         struct stg_err err = {0};
         snprintf(path, sizeof(path), "%s/%s", directory, entries[i]->d_name);
         if (load_file(catalog, path, from_dir, &err) < 0)
-            stg_log(STG_LOG_ERROR, "pipeline left out: %s", err.text);
+            stg_log(STG_LOG_ERROR, "pipeline not loaded: %s", err.text);
         free(entries[i]);
     }
     free(entries);
@@ -451,11 +452,10 @@ void stg_catalog_load(struct stg_catalog *catalog)
 {
     char path[4096];
     if (stg_store_make_folders(catalog->settings) < 0)
-        stg_log(
-            STG_LOG_WARNING,
-            "cannot make state_dir %s: %s; no pipeline can be applied until it is there "
-            "(stagerd.yaml names another)",
-            catalog->settings->state_dir, strerror(errno));
+        stg_log(STG_LOG_WARNING,
+                "cannot create state_dir %s: %s; no pipeline can be applied until it "
+                "exists (or set another state_dir in stagerd.yaml)",
+                catalog->settings->state_dir, strerror(errno));
     if (stg_store_folder(catalog->settings, path, sizeof(path)))
         load_directory(catalog, path, false);
     load_directory(catalog, catalog->settings->pipeline_dir, true);

@@ -49,9 +49,8 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
     if (bytes != -STAGER_OUT_OF_RANGE)
         return stg_err(err, (int)bytes, "out of memory");
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "the pipeline and its %zu features do not fit the message of %u KiB "
-                   "that a client gets when it opens it: use fewer features, or shorter "
-                   "names",
+                   "the pipeline and its %zu features exceed the %u KiB of the message "
+                   "that a client receives on open: use fewer features, or shorter names",
                    reply.boundary.n, STG_MESSAGE_MAX_BYTES / 1024);
 }
 
@@ -61,8 +60,8 @@ static int check_staged(const struct stg_staged *staged, struct stg_err *err)
     if (staged->on_timeout == STG_ON_TIMEOUT_EVICT &&
         staged->delivery == STG_DELIVERY_SPLIT)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "staged.on_timeout: evict detaches the slowest client, and under "
-                       "delivery: split no client holds up another; use drop or wait, or "
+                       "staged.on_timeout: evict cannot be combined with delivery: "
+                       "split, where no client delays another; use drop or wait, or "
                        "delivery: broadcast or round_robin");
     return 0;
 }
@@ -210,12 +209,12 @@ static int check_stream(uint32_t id, const struct stg_gpu_settings *gpu,
     uint32_t n = many ? gpu->multi_stream_num : 1;
     if (id == 0 || id < n)
         return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "stage_subgraph_stream_id %u is out of range [0, %u): %s", id, n,
-                   many ? "gpu.multi_stream_num in stagerd.yaml says how many there are"
-                        : "there is the trainer's own stream, and no other without gpu: "
-                          "{use_multi_stream: true, stage_multi_stream: true, "
-                          "multi_stream_num: N} in stagerd.yaml");
+    return stg_err(
+        err, -STAGER_INVALID_ARGUMENT,
+        "stage_subgraph_stream_id %u is out of range [0, %u): %s", id, n,
+        many ? "gpu.multi_stream_num in stagerd.yaml sets the number of streams"
+             : "only the trainer's stream exists without gpu: {use_multi_stream: true, "
+               "stage_multi_stream: true, multi_stream_num: N} in stagerd.yaml");
 }
 
 int stg_definition_check_settings(const struct stg_definition *definition,

@@ -121,7 +121,7 @@ void stg_difference(const char *before, size_t before_bytes, const char *after,
     if (text_init(&from, before, before_bytes) && text_init(&to, after, after_bytes))
         show(&from, &to, ret, bytes);
     else
-        snprintf(ret, bytes, "other lines (memory for a comparison is missing)");
+        snprintf(ret, bytes, "other lines (not enough memory for a comparison)");
     free(from.lines);
     free(to.lines);
 }

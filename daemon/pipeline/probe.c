@@ -176,7 +176,7 @@ static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spe
     if (rc == 0 && block->error.code != 0)
         add_problem(probe, "%s", block->error.text);
     else if (rc == 1 && !found->more)
-        add_problem(probe, "%s holds no record", found->first);
+        add_problem(probe, "%s has no records", found->first);
     else if (rc < 0)
         add_problem(probe, "%s", err.text);
     stg_block_unref(block);
@@ -338,8 +338,8 @@ size_t stg_probe(const struct stg_probe_config *config, struct stg_bump *bump,
         n_lines += ret[n_lines] != NULL;
     }
     if (!probe->is_done && n_lines < n)
-        ret[n_lines++] = "problem: the files of the pipeline could not be tried: their "
-                         "file system takes long to answer";
+        ret[n_lines++] = "problem: stagerd could not test the files of the pipeline: "
+                         "their file system is slow to answer";
     pthread_mutex_unlock(&probe->lock);
     unref(probe);
     return n_lines;

@@ -38,10 +38,10 @@ static int state_path(const struct stg_settings *settings, const char *name,
 
 static int io_error(const char *what, const char *path, struct stg_err *err)
 {
-    return stg_err(err, -STAGER_UNAVAILABLE,
-                   "cannot %s %s: %s; applied pipelines are kept in "
-                   "state_dir (stagerd.yaml)",
-                   what, path, strerror(errno));
+    return stg_err(
+        err, -STAGER_UNAVAILABLE,
+        "cannot %s %s: %s; applied pipelines are stored in state_dir (stagerd.yaml)",
+        what, path, strerror(errno));
 }
 
 int stg_store_check_name(const char *name, struct stg_err *err)
@@ -51,11 +51,10 @@ int stg_store_check_name(const char *name, struct stg_err *err)
     size_t n = strlen(name);
     if (n >= 1 && n <= 64 && strspn(name, characters) == n && name[0] != '.')
         return 0;
-    return stg_err(
-        err, -STAGER_INVALID_ARGUMENT,
-        "\"%s\" is no name for a pipeline: 1 to 64 of A-Z a-z 0-9 _ . -, the first "
-        "not a dot",
-        name);
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "\"%s\" is not a valid name for a pipeline: use 1 to 64 of A-Z a-z "
+                   "0-9 _ . -, with no dot at the start",
+                   name);
 }
 
 int stg_store_make_folders(const struct stg_settings *settings)
@@ -120,10 +119,9 @@ static void sync_directory(const struct stg_settings *settings)
         return;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) < 0)
-        stg_log(
-            STG_LOG_WARNING,
-            "%s: %s: an applied or deleted pipeline may not be so after a power failure",
-            path, strerror(errno));
+        stg_log(STG_LOG_WARNING,
+                "%s: %s: a power failure may undo the last apply or delete", path,
+                strerror(errno));
     if (fd >= 0)
         close(fd);
 }
@@ -136,7 +134,8 @@ int stg_store_save(const struct stg_settings *settings, const char *name, bool f
     char path[4096], temporary[4096], header[HEADER_BYTES];
     if (state_path(settings, name, suffix, path, sizeof(path)) < 0 ||
         state_path(settings, name, ".new", temporary, sizeof(temporary)) < 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "state_dir is too long a path");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "the path of state_dir is too long");
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
     int fd = open(temporary, flags, 0600);
     if (fd < 0 && errno == ENOENT && stg_store_make_folders(settings) == 0)

@@ -49,7 +49,8 @@ static void copy_once(void *to, const void *from, uint64_t bytes)
 
 static int broken(const struct answer *answer, struct stg_err *err, const char *what)
 {
-    return stg_work_disconnect(answer->worker, err, "answered with no batch: %s", what);
+    return stg_work_disconnect(answer->worker, err, "answered with a malformed batch: %s",
+                               what);
 }
 
 /* What the function said: one line, of characters that a terminal can take. */
@@ -91,7 +92,7 @@ static int check_declared(const struct answer *answer, uint32_t i,
         return 0;
     char has[128], wants[128];
     return stg_err(
-        err, -STAGER_INVALID_ARGUMENT, "%s: %s is %s %s, and was declared %s %s",
+        err, -STAGER_INVALID_ARGUMENT, "%s: %s is %s %s, but was declared as %s %s",
         answer->worker->workers->function, wanted->name, stg_dtype_name(is.dtype),
         stg_shape_text(is.shape, is.ndim, has, sizeof(has)),
         stg_dtype_name(wanted->dtype),
@@ -110,9 +111,9 @@ static int take_offsets(struct answer *answer, const struct stg_tensor_entry *en
 {
     uint64_t bytes = (n + 1) * sizeof(int64_t);
     if (entry->offsets_bytes != bytes || !is_inside(answer, entry->offsets_offset, bytes))
-        return broken(answer, err, "offsets of strings that lie outside");
+        return broken(answer, err, "string offsets outside the batch");
     if (bytes > answer->worker->copy.bytes - answer->used)
-        return broken(answer, err, "strings that lie on one another");
+        return broken(answer, err, "overlapping strings");
     int64_t *offsets =
         (int64_t *)(void *)((char *)answer->worker->copy.base + answer->used);
     copy_once(offsets, answer->base + entry->offsets_offset, bytes);
@@ -121,7 +122,7 @@ static int take_offsets(struct answer *answer, const struct stg_tensor_entry *en
     for (uint64_t k = 0; ok && k < n; k++)
         ok = offsets[k + 1] >= offsets[k];
     if (!ok)
-        return broken(answer, err, "offsets of strings that fall");
+        return broken(answer, err, "decreasing string offsets");
     to->begin = offsets;
     to->end = offsets + 1;
     return 0;
@@ -144,7 +145,7 @@ static int take_tensor(struct answer *answer, uint32_t i, struct stg_tensor *to,
     uint64_t n, bytes;
     if (!stg_tensor_size(to->dtype, to->ndim, to->shape, entry.data_bytes, &n, &bytes) ||
         bytes != entry.data_bytes || !is_inside(answer, entry.data_offset, bytes))
-        return broken(answer, err, "a tensor that lies outside, or has not its bytes");
+        return broken(answer, err, "a tensor outside the batch, or of the wrong size");
     return to->dtype == STAGER_STRING ? take_offsets(answer, &entry, n, to, err) : 0;
 }
 
@@ -203,7 +204,8 @@ int stg_work_answer(struct stg_worker *worker, uint64_t bytes, bool is_computed,
         return read_error(&answer, &header, err);
     if (header.kind != STG_BATCH_TENSORS || header.n_tensors != schema->n ||
         answer.low > bytes)
-        return broken(&answer, err, "another number of tensors than was declared");
+        return broken(&answer, err,
+                      "the number of tensors differs from the declared one");
     for (uint32_t i = 0; i < schema->n; i++) {
         int rc = take_tensor(&answer, i, &tensors[i], err);
         if (rc < 0)

@@ -16,7 +16,7 @@
 
 #define LOOK_MILLIS 100      /* how often it is asked whether all is stopped */
 #define GRACE_NS 1000000000u /* what a call may still take once it is */
-#define DIED "died or left in the middle of a call (its standard error may say why)"
+#define DIED "exited during a call (its standard error may have the reason)"
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -93,8 +93,8 @@ static int make_copy(struct stg_worker *worker, uint64_t bytes, struct stg_err *
         stg_budget_give(workers->config.budget, bytes - worker->copy.bytes,
                         workers->name);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "no %" PRIu64 " bytes for what a worker gives: %s", bytes,
-                       strerror(errno));
+                       "cannot allocate %" PRIu64 " bytes for the result of a worker: %s",
+                       bytes, strerror(errno));
     }
     if (worker->copy.base != NULL)
         munmap(worker->copy.base, worker->copy.bytes);
@@ -182,7 +182,7 @@ static int send_job(struct stg_worker *worker, uint64_t bytes, struct stg_err *e
         worker->unsent = 0;
         return 0;
     }
-    return stg_work_disconnect(worker, err, "does not take its work (%s)",
+    return stg_work_disconnect(worker, err, "does not accept its work (%s)",
                                strerror(errno));
 }
 
@@ -191,7 +191,8 @@ static int say_ended(struct stg_worker *worker, int32_t status, struct stg_err *
 {
     if (status >= 0)
         return stg_work_disconnect(
-            worker, err, "ended with exit status %d (its standard error may say why)",
+            worker, err,
+            "ended with exit status %d (its standard error may have the reason)",
             (int)status);
     uint32_t number = 0u - (uint32_t)status;
     const char *name = sigabbrev_np((int)number);
@@ -213,7 +214,7 @@ static int receive(struct stg_worker *worker, uint64_t *ret, struct stg_err *err
     if (is_ours && answer.kind == STG_WORK_ENDED)
         return say_ended(worker, answer.status, err);
     if (!is_ours || answer.kind != STG_WORK_GIVES || answer.job != worker->job)
-        return stg_work_disconnect(worker, err, "answered what was not asked");
+        return stg_work_disconnect(worker, err, "sent an unexpected answer");
     *ret = answer.bytes;
     return 0;
 }
@@ -224,7 +225,7 @@ static int check_silent(struct stg_worker *worker, struct stg_err *err)
     uint64_t bytes;
     int rc = receive(worker, &bytes, err);
     if (rc == 0)
-        rc = stg_work_disconnect(worker, err, "answered what was not asked");
+        rc = stg_work_disconnect(worker, err, "sent an unexpected answer");
     return rc < 0 ? rc : 0;
 }
 
@@ -237,11 +238,12 @@ static int say_late(struct stg_worker *worker, bool is_stopped, bool is_gone,
                     struct stg_err *err)
 {
     if (is_stopped)
-        return stg_work_disconnect(worker, err, "was at work when all was stopped");
+        return stg_work_disconnect(worker, err,
+                                   "was working when the pipeline was stopped");
     if (is_gone)
         return stg_work_disconnect(worker, err, DIED);
     return stg_work_disconnect(worker, err,
-                               "was still at work after timeout_millis %" PRIu64,
+                               "was still working after timeout_millis %" PRIu64,
                                worker->workers->timeout_ns / 1000000u);
 }
 

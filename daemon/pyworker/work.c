@@ -104,12 +104,11 @@ static int check_room(struct stg_workers *workers, uint32_t most, struct stg_err
                        workers->why_stopped);
     if (n >= MAX_WORKERS)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "pipeline %s has %u workers, and that is the most there can be",
-                       workers->name, n);
+                       "pipeline %s has %u workers, the maximum", workers->name, n);
     if (most != 0 && n_staying >= most)
         return stg_err(err, -STAGER_ALREADY_EXISTS,
-                       "pipeline %s has %u workers, and needs no more", workers->name,
-                       n_staying);
+                       "pipeline %s has all of the %u workers that it needs",
+                       workers->name, n_staying);
     return 0;
 }
 
@@ -123,8 +122,8 @@ int stg_workers_admit(struct stg_workers *workers, pid_t pid, uint32_t most,
     struct stg_worker *worker = calloc(1, sizeof(*worker));
     if (worker == NULL ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
-        stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "no channel for a worker: %s",
-                strerror(errno));
+        stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                "cannot create a channel for a worker: %s", strerror(errno));
         free(worker);
         return -STAGER_RESOURCE_EXHAUSTED;
     }

@@ -54,7 +54,7 @@ static void check_folder(struct check *check, const char *key, const char *path)
            strrchr(above, '/') > above)
         *strrchr(above, '/') = '\0';
     if (stat(above, &st) == 0 && !S_ISDIR(st.st_mode))
-        say(check, key, "%s is no folder", above);
+        say(check, key, "%s is not a directory", above);
     else if (access(above, W_OK | X_OK) < 0)
         say(check, key, "%s: cannot write into %s: %s", path, above, strerror(errno));
 }
@@ -64,7 +64,7 @@ static void check_socket_path(struct check *check)
     size_t most = 107 - strlen("/attach.sock");
     if (strlen(check->settings.runtime_dir) > most)
         say(check, "runtime_dir",
-            "%s is longer than the %zu bytes that a socket's path leaves",
+            "%s is longer than the %zu bytes that the path of a socket allows",
             check->settings.runtime_dir, most);
 }
 
@@ -151,7 +151,7 @@ static void check_pipelines(struct check *check)
         struct stg_err err = {0};
         snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
         if (check_pipeline(check, path, &err) < 0)
-            fprintf(stderr, "%s (this pipeline is left out)\n", err.text);
+            fprintf(stderr, "%s (stagerd does not load this pipeline)\n", err.text);
         free(entries[i]);
     }
     if (n >= 0)

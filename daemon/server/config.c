@@ -117,7 +117,7 @@ int stg_config_load(const char *given, struct stg_settings *ret, struct stg_err 
         use_runtime_dir(ret);
     if (rc == 0 && stg_log_level_from_name(ret->log_level) < 0)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "%s:%u: log_level: \"%s\" is none of error, warning, info, debug",
+                     "%s:%u: log_level: \"%s\" is not one of error, warning, info, debug",
                      path, line, ret->log_level);
     if (rc < 0)
         stg_settings_finish(ret);

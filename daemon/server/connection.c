@@ -54,20 +54,19 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
             stg_session_close(session); /* a stream outlives a request without memory */
     } else if (!session->greeted && request.kind != STG_REQUEST_HELLO) {
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
-                         "the first request of a connection is hello");
+                         "the first request of a connection must be hello");
         stg_session_close(session);
     } else if (session->tracing != NULL) {
-        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
-                         "this connection traces a pipeline: make another one for "
-                         "requests");
+        stg_session_fail(
+            session, request.id, -STAGER_FAILED_PRECONDITION,
+            "this connection traces a pipeline: use another one for requests");
     } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
                 request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&
                 request.kind != STG_REQUEST_WHY)) {
-        stg_session_fail(
-            session, request.id, -STAGER_FAILED_PRECONDITION,
-            "this connection is a stream's or a worker's: make another one for "
-            "requests");
+        stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
+                         "this connection belongs to a stream or a worker: use another "
+                         "one for requests");
     } else if (stg_probing_is_for(&request)) {
         probe(session, request.id, bytes, n);
     } else if (request.kind == STG_REQUEST_OPEN) {

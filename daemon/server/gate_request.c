@@ -35,8 +35,8 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
     if (request->request_id_bytes == 0 ||
         request->request_id_bytes > STG_REQUEST_ID_MAX_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "apply and delete carry a request_id of 1 to %d bytes, a new one "
-                       "for each change: a request that is sent again is done once",
+                       "apply and delete need a request_id of 1 to %d bytes, a new one "
+                       "for each change, so that a repeated request runs once",
                        STG_REQUEST_ID_MAX_BYTES);
     return 0;
 }
@@ -80,8 +80,9 @@ static void serve_as(struct stg_server *server, const struct stg_request *reques
             stg_reply_cache_find(&server->replies, identity->uid, request->request_id,
                                  request->request_id_bytes, now);
     if (cached != NULL && cached->request != sum)
-        rc = stg_err(&err, -STAGER_INVALID_ARGUMENT,
-                     "that request_id was another change's: a new one for each");
+        rc = stg_err(
+            &err, -STAGER_INVALID_ARGUMENT,
+            "this request_id belongs to another change: use a new one for each change");
     if (rc < 0) {
         stg_session_fail(&session, request->id, rc, err.text);
     } else if (cached != NULL) {
@@ -138,8 +139,8 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
         refuse(&answer, request.id, -STAGER_UNAUTHENTICATED,
                request.token == NULL
                    ? "a request through the gate carries a token: `stagerctl token`"
-                   : "the token is not known, or has expired (they last an hour, and no "
-                     "longer than stagerd): `stagerctl token` gives a new one");
+                   : "the token is unknown or has expired (after an hour, or with a "
+                     "restart of stagerd): `stagerctl token` gives a new one");
     else if (probing == NULL)
         serve_as(server, &request, identity, NULL, &answer);
     if (probing == NULL)

@@ -104,7 +104,7 @@ int stg_runtime_dir_error(const char *what, const char *path, int number,
     return stg_err(err, is_forbidden ? -STAGER_PERMISSION_DENIED : -STAGER_UNAVAILABLE,
                    "cannot %s %s: %s%s", what, path, strerror(number),
                    is_forbidden
-                       ? "; another folder is named by runtime_dir in stagerd.yaml, or, "
+                       ? "; set another directory by runtime_dir in stagerd.yaml or, "
                          "without that file, by STAGER_RUNTIME_DIR"
                        : "");
 }
@@ -142,8 +142,8 @@ static int take_state(const struct stg_settings *settings, int *ret_fd,
             "STAGER_RUNTIME_DIR names both folders)",
             holder.pid, holder.runtime_dir, settings->state_dir);
     if (number != 0)
-        stg_log(STG_LOG_WARNING, "cannot lock %s: %s; a second stagerd is not kept out",
-                path, strerror(number));
+        stg_log(STG_LOG_WARNING, "cannot lock %s: %s; a second stagerd could start", path,
+                strerror(number));
     return 0;
 }
 

@@ -57,7 +57,7 @@ int stg_quarantine_list(struct stg_server *server, const char *pipeline,
     struct stg_quarantined *all = stg_bump_alloc(bump, most * sizeof(*all));
     if (all == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "out of memory for a list of what %zu clients keep", most);
+                       "out of memory for a list of the memory of %zu clients", most);
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next) {
         if (look(s, &one) && may_see(s, identity) &&
             (pipeline == NULL || strcmp(pipeline, one.pipeline) == 0))
@@ -88,8 +88,8 @@ int stg_quarantine_check(struct stg_server *server, uid_t uid, struct stg_err *e
         bytes += all[i].uid == uid ? all[i].bytes : 0;
     if (bytes >= limit && bytes > 0)
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                     "processes of uid %u closed streams and keep %.1f MiB by batches "
-                     "of them, of max_quarantined_memory %.1f MiB:",
+                     "processes of uid %u hold %.1f MiB in batches of closed streams; "
+                     "max_quarantined_memory is %.1f MiB:",
                      (unsigned)uid, (double)bytes / MIB, (double)limit / MIB);
     for (size_t i = 0; i < n && rc < 0 && n_named < NAMED; i++) {
         if (all[i].uid != uid)
@@ -101,7 +101,7 @@ int stg_quarantine_check(struct stg_server *server, uid_t uid, struct stg_err *e
     }
     if (rc < 0 && listed)
         stg_err_append(err, rc,
-                       ": let them release those batches, or end them; or raise "
+                       ": release those batches, end the processes, or raise "
                        "max_quarantined_memory in stagerd.yaml to at least %" PRIu64
                        "MiB and reload stagerd",
                        (bytes >> 20) + 1);

@@ -33,5 +33,5 @@ void stg_request_serve(struct stg_session *session, const struct stg_request *re
         }
     }
     stg_session_fail(session, request->id, -STAGER_UNIMPLEMENTED,
-                     "this stagerd does not know that request");
+                     "this stagerd does not support the request");
 }

@@ -32,9 +32,8 @@ void stg_serve_hello(struct stg_session *session, const struct stg_request *requ
         request->max_version < STG_PROTOCOL_MIN) {
         char text[256];
         snprintf(text, sizeof(text),
-                 "stagerd %s speaks protocol versions %u to %u, the client %u to %u: "
-                 "update the "
-                 "older of the two",
+                 "stagerd %s supports protocol versions %u to %u, the client %u to %u: "
+                 "update the older one",
                  STG_VERSION, STG_PROTOCOL_MIN, STG_PROTOCOL_MAX, request->min_version,
                  request->max_version);
         stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION, text);
@@ -149,10 +148,11 @@ static int check_generation(struct stg_session *session,
         (p != NULL && !stg_catalog_allowed(catalog, p, &session->identity)))
         return 0;
     return stg_err(err, -STAGER_ABORTED,
-                   "if_generation is %" PRIu64 ", and pipeline %.64s is at generation "
-                   "%" PRIu64 "%s: look at its status, then decide again",
+                   "if_generation is %" PRIu64
+                   ", but pipeline %.64s is at generation %" PRIu64
+                   "%s: check its status, then decide again",
                    request->if_generation, name != NULL ? name : "", generation,
-                   generation == 0 ? " (there is none)" : "");
+                   generation == 0 ? " (it does not exist)" : "");
 }
 
 static const char *name_of(const struct stg_request *request,

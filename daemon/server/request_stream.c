@@ -174,7 +174,7 @@ void stg_serve_join(struct stg_session *session, const struct stg_request *reque
     const struct stg_join join = {.tell = tell, .owner = &joining};
     if (!session->joining) {
         stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
-                         "join follows an open that was answered, once");
+                         "join must follow an answered open, once");
         return;
     }
     stg_catalog_note(session->instance);
@@ -253,7 +253,7 @@ static int check_options(const struct stg_request *request, struct stg_err *err)
                        STG_MAX_IN_FLIGHT);
     if (bytes > CLIENT_ID_MAX_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "client_id has %zu bytes, and may have %d: choose a shorter one",
+                       "client_id has %zu bytes; the maximum is %d: choose a shorter one",
                        bytes, CLIENT_ID_MAX_BYTES);
     return 0;
 }
@@ -289,16 +289,16 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
             stg_catalog_instance(session->server->catalog, pipeline, request->private_run,
                                  request->max_in_flight, &instance, &err);
     if (rc == -STAGER_UNAVAILABLE)
-        return wait_because(
-            session,
-            "the last run of pipeline %s is still stopping: a file takes long to read; "
-            "try again",
-            pipeline->name);
+        return wait_because(session,
+                            "the last run of pipeline %s is still stopping: a read of a "
+                            "file is slow; try again",
+                            pipeline->name);
     if (rc == 0 && instance->private_run)
         session->open_private = instance;
     if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
         return wait_because(
-            session, "reserving %.0f MiB of memory for pipeline %s takes long; try again",
+            session,
+            "reserving %.0f MiB of memory for pipeline %s is not finished; try again",
             (double)instance->plan.arena_bytes / 1048576.0, pipeline->name);
     if (rc == 0 && instance->state == STG_INSTANCE_FAILED)
         return answer_failed(session, request, instance);
@@ -412,7 +412,7 @@ void stg_serve_feed(struct stg_session *session, const struct stg_request *reque
     if (session->client == NULL)
         rc = stg_err(
             &err, -STAGER_FAILED_PRECONDITION,
-            "a feed is sent on the connection of a stream: open a pipeline first");
+            "a feed must be sent on the connection of a stream: open a pipeline first");
     else
         rc = stg_stage_feed(session->instance->stage, request, &reply.feed_version, &err);
     if (rc < 0)
@@ -428,7 +428,7 @@ void stg_serve_report(struct stg_session *session, const struct stg_request *req
         stg_stage_report(session->instance->stage, &request->report);
     else
         stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
-                         "a report is sent on the connection of a stream");
+                         "a report must be sent on the connection of a stream");
 }
 
 void stg_serve_why(struct stg_session *session, const struct stg_request *request)
@@ -437,7 +437,7 @@ void stg_serve_why(struct stg_session *session, const struct stg_request *reques
     struct stg_reply reply = stg_reply_to(request);
     if (session->client == NULL) {
         stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,
-                         "`why` is asked on the connection of a stream");
+                         "`why` must be sent on the connection of a stream");
         return;
     }
     stg_stage_why(session->instance->stage, session->client, &why);

@@ -44,10 +44,11 @@ static int open_to_group(struct stg_server *server, struct stg_err *err)
     gid_t gid = stg_group_id(server->settings->access_group);
     if (gid != (gid_t)-1 && gid != getegid() &&
         chown(server->socket_path, (uid_t)-1, gid) < 0)
-        stg_log(STG_LOG_INFO,
-                "group %s cannot be given %s (%s): only uid %u and root may connect",
-                server->settings->access_group, server->socket_path, strerror(errno),
-                (unsigned)geteuid());
+        stg_log(
+            STG_LOG_INFO,
+            "cannot give group %s access to %s (%s): only uid %u and root may connect",
+            server->settings->access_group, server->socket_path, strerror(errno),
+            (unsigned)geteuid());
     if (chmod(server->socket_path, 0660) < 0)
         return stg_runtime_dir_error("chmod", server->socket_path, errno, err);
     return 0;
@@ -61,7 +62,7 @@ static int remove_stale(const char *path, struct stg_err *err)
         return 0;
     if (!S_ISSOCK(st.st_mode))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s is in the way and is no socket: remove it", path);
+                       "%s exists and is not a socket: remove it", path);
     if (unlink(path) < 0)
         return stg_runtime_dir_error("remove", path, errno, err);
     return 0;
@@ -108,11 +109,11 @@ static int inherit_socket(struct stg_server *server, int n, struct stg_err *err)
     socklen_t bytes = sizeof(address);
     if (n != 1 || sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0 ||
         getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
-        return stg_err(
-            err, -STAGER_FAILED_PRECONDITION,
-            "stagerd was started with %d open sockets, and wants one that listens: "
-            "stagerd.socket has one line Listen, ListenSequentialPacket=%s/attach.sock",
-            n, server->settings->runtime_dir);
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "stagerd was started with %d open sockets, but needs one "
+                       "listening socket: stagerd.socket must have one Listen line, "
+                       "ListenSequentialPacket=%s/attach.sock",
+                       n, server->settings->runtime_dir);
     server->listen_fd = fd;
     server->inherited_socket = true;
     if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
@@ -124,8 +125,8 @@ static int inherit_socket(struct stg_server *server, int n, struct stg_err *err)
     snprintf(wanted, sizeof(wanted), "%s/attach.sock", server->settings->runtime_dir);
     if (strcmp(wanted, server->socket_path) != 0)
         stg_log(STG_LOG_WARNING,
-                "stagerd.socket listens on %s, runtime_dir in stagerd.yaml wants %s: "
-                "clients that look there do not find it",
+                "stagerd.socket listens on %s, but clients look at %s, the runtime_dir "
+                "of stagerd.yaml: make both the same",
                 server->socket_path, wanted);
     return 0;
 }
@@ -264,7 +265,7 @@ static void stop(struct stg_server *server, const char *why)
     uv_poll_stop(&server->listen_poll);
     stg_gate_stop(server->gate);
     stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE,
-                     "stagerd was stopped: open the stream anew once it runs again");
+                     "stagerd was stopped: open the stream again when it runs");
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_close(s);
     uv_timer_start(&server->stop_timer, on_stop_timeout, STOP_MILLIS, 0);
@@ -333,7 +334,7 @@ static void on_reload(uv_signal_t *signal, int number)
             stg_settings_finish(&fresh);
     }
     if (rc < 0) {
-        stg_log(STG_LOG_ERROR, "reload: %s; the old settings stay", err.text);
+        stg_log(STG_LOG_ERROR, "reload: %s; the old settings remain", err.text);
     } else {
         const struct stg_settings *old = server->settings;
         if (strcmp(fresh.runtime_dir, old->runtime_dir) != 0 ||

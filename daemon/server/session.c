@@ -141,7 +141,7 @@ void stg_session_close(struct stg_session *session)
 static void on_death(uv_poll_t *poll, int status, int events)
 {
     struct stg_session *session = poll->data;
-    stg_log(STG_LOG_DEBUG, "pid %d died", (int)session->pid);
+    stg_log(STG_LOG_DEBUG, "pid %d exited", (int)session->pid);
     uv_poll_stop(&session->pid_poll);
     if (session->client != NULL) {
         struct stg_client *client = session->client;
@@ -294,8 +294,8 @@ struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
         if (strcmp(p->name, request->name) == 0) {
             char text[256];
             snprintf(text, sizeof(text),
-                     "pipeline %s belongs to uid %u; ask to be put into group %s",
-                     p->name, (unsigned)p->definition->applier.uid,
+                     "pipeline %s belongs to uid %u; to use it, join group %s", p->name,
+                     (unsigned)p->definition->applier.uid,
                      session->server->settings->access_group);
             stg_session_fail(session, request->id, -STAGER_PERMISSION_DENIED, text);
             return NULL;
@@ -329,7 +329,7 @@ static void on_deadline(uv_timer_t *timer)
                 (int)session->pid, session->instance->config.name, STG_JOIN_MILLIS);
         stg_session_close(session);
     } else if (!session->greeted) {
-        stg_log(STG_LOG_DEBUG, "pid %d said no hello", (int)session->pid);
+        stg_log(STG_LOG_DEBUG, "pid %d sent no hello", (int)session->pid);
         stg_session_close(session);
     }
 }

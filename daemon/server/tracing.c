@@ -57,7 +57,7 @@ static int check(const struct stg_pipeline *pipeline, uint32_t millis,
     uint64_t now = stg_now_ns(), until = trace->page->until_ns;
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                    "pipeline %s is being traced, for %" PRIu64
-                   " ms yet: one trace of a pipeline at a time",
+                   " ms more: a pipeline has one trace at a time",
                    pipeline->name, until > now ? (until - now) / 1000000 + 1 : 0);
 }
 

@@ -93,8 +93,8 @@ static void lose(struct stg_stage *stage, uint32_t extent)
 {
     stg_stage_log(stage, STG_LOG_WARNING,
                   "pipeline %s: item %" PRIu64
-                  " is lost: it lacks fields that the clients need "
-                  "which came after it was made, and those before them have left",
+                  " is lost: it lacks fields that later clients need, and the earlier "
+                  "clients have left",
                   stage->config.name, stage->buffer.items[extent].number);
     stg_item_lose(&stage->buffer, extent, &stage->effects);
 }
@@ -218,7 +218,7 @@ static int take_releases(struct stg_stage *stage, struct stg_client *client,
         if (rc < 0)
             return rc;
     }
-    return rc < 0 ? stg_err(err, rc, "its count of releases makes no sense") : 0;
+    return rc < 0 ? stg_err(err, rc, "its count of releases is not valid") : 0;
 }
 
 /* Calling `next` again acknowledges what came before. The hint can only harm its author.
@@ -249,5 +249,5 @@ int stg_client_drain(struct stg_stage *stage, struct stg_client *client,
     if (stg_control_pass_wanted(&client->control) <= client->ends + 1)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "it asks for passes ahead of the end of this one");
+                   "it requested further passes before the end of this one");
 }

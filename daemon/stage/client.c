@@ -53,8 +53,8 @@ static int refuse_full(const struct stg_stage *stage, struct stg_err *err)
                            (int)c->pid);
         else if (c->state == STG_CLIENT_AWAY && stage->policy->together)
             stg_err_append(err, err->code,
-                           " %s (its place is kept for %" PRIu64
-                           " ms yet: reconnect_grace_millis)",
+                           " %s (its place is reserved for %" PRIu64
+                           " ms: reconnect_grace_millis)",
                            c->client_id, millis_left(c));
     }
     return stg_err_append(err, err->code,
@@ -77,14 +77,12 @@ static int refuse_held(const struct stg_stage *stage, uint32_t max_in_flight,
 {
     const struct stg_stage_plan *plan = &stage->plan;
     uint64_t over = n_wanted - plan->n_extents;
-    stg_err(
-        err, -STAGER_RESOURCE_EXHAUSTED,
-        "max_in_flight %u is too much: pipeline %s has room for num_clients %u x "
-        "max_in_flight "
-        "%u batches in the hands of clients, by the max_in_flight of the one that opened "
-        "it first (at least 2), and others may hold %" PRIu64 ": ",
-        max_in_flight, stage->config.name, stage->config.num_clients, plan->max_in_flight,
-        others);
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "max_in_flight %u is too large: pipeline %s has room for num_clients %u x "
+            "max_in_flight %u batches in flight, by the max_in_flight of the first "
+            "client (at least 2), of which other clients may hold %" PRIu64 ": ",
+            max_in_flight, stage->config.name, stage->config.num_clients,
+            plan->max_in_flight, others);
     uint32_t n = stage->config.num_clients, most = max_in_flight;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
         most = c->max_in_flight > most ? c->max_in_flight : most;
@@ -92,8 +90,8 @@ static int refuse_held(const struct stg_stage *stage, uint32_t max_in_flight,
         stg_err_append(err, err->code, "open with at most %" PRIu64 ", or ",
                        max_in_flight - over);
     return stg_err_append(err, err->code,
-                          "let the one that opens it first ask for max_in_flight %u, or "
-                          "raise num_clients to %" PRIu64,
+                          "let the first client open it with max_in_flight %u, or raise "
+                          "num_clients to %" PRIu64,
                           most,
                           n + (over + plan->max_in_flight - 1) / plan->max_in_flight);
 }
@@ -117,9 +115,9 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
         return 0;
     if (n <= stage->plan.n_extents)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "processes that left pipeline %s still hold %" PRIu64
+                       "processes that closed pipeline %s still hold %" PRIu64
                        " batches, and its memory has %" PRIu64
-                       ": end them, or let them release",
+                       ": release the batches, or end the processes",
                        stage->config.name, retained, stage->plan.n_extents);
     return refuse_held(stage, max_in_flight, held - max_in_flight, n, err);
 }
@@ -235,21 +233,19 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     old->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
     stg_stage_log(stage, STG_LOG_INFO,
-                  "pipeline %s: client %s came back (pid %d, was %d)", stage->config.name,
-                  client->client_id, (int)client->pid, (int)old->pid);
+                  "pipeline %s: client %s reconnected (pid %d, was %d)",
+                  stage->config.name, client->client_id, (int)client->pid, (int)old->pid);
 }
 
 /* What waits for it may lack what it now asks for. */
 static int refuse_wider(const struct stg_client *back, const struct stg_stage *stage,
                         struct stg_err *err)
 {
-    return stg_err(
-        err, -STAGER_FAILED_PRECONDITION,
-        "client %s of pipeline %s comes back in the middle of a pass and wants "
-        "fields, fetches or slices that it did not have: open it with those that it "
-        "had, or wait for %" PRIu64 " ms (reconnect_grace_millis) or under another "
-        "client_id for a new place",
-        back->client_id, stage->config.name, millis_left(back));
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "client %s of pipeline %s reconnects during a pass with other fields, "
+                   "fetches or slices: open it with the earlier ones, wait for %" PRIu64
+                   " ms (reconnect_grace_millis), or use another client_id",
+                   back->client_id, stage->config.name, millis_left(back));
 }
 
 static struct stg_client *find_named(const struct stg_stage *stage, const char *id,
@@ -277,11 +273,11 @@ static int check_open(const struct stg_stage *stage, const struct stg_attach *at
                        "another client_id, or end that process",
                        same->client_id, stage->config.name, (int)same->pid);
     if (back != NULL && back->uid != attach->uid)
-        return stg_err(
-            err, -STAGER_ALREADY_EXISTS,
-            "client %s of pipeline %s belongs to another user (uid %u), and may come "
-            "back within %" PRIu64 " ms: choose another client_id",
-            back->client_id, stage->config.name, (unsigned)back->uid, millis_left(back));
+        return stg_err(err, -STAGER_ALREADY_EXISTS,
+                       "client %s of pipeline %s belongs to another user (uid %u), and "
+                       "may reconnect within %" PRIu64 " ms: choose another client_id",
+                       back->client_id, stage->config.name, (unsigned)back->uid,
+                       millis_left(back));
     if (!has_place(stage, back))
         return refuse_full(stage, err);
     if (back != NULL && stage->policy->together && wants_more(stage, attach->needs, back))
@@ -299,8 +295,7 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
     rc = stg_lease_client_add(stage->buffer.leases, client->max_in_flight,
                               &client->lease_client);
     if (rc < 0)
-        return stg_err(err, rc,
-                       "too many clients that died or left with batches in hand");
+        return stg_err(err, rc, "too many disconnected clients still hold batches");
     client->has_lease = true;
     client->needs = attach->needs;
     client->state = STG_CLIENT_JOINING;
@@ -491,13 +486,14 @@ void stg_client_leave(struct stg_stage *stage, struct stg_client *client)
     snprintf(why, sizeof(why), "%s%s", how,
              is_done(client) ? " at the end of its pass" : "");
     if (back)
-        stg_stage_log(stage, STG_LOG_INFO,
-                      "pipeline %s: client %s (pid %d) %s %s, and may come back within "
-                      "%" PRIu64 " ms",
-                      stage->config.name, client->client_id, (int)client->pid, how,
-                      client->ends > 0 && !asks_on(client) ? "at the end of its pass"
-                                                           : "in the middle",
-                      stage->staged->reconnect_grace_millis);
+        stg_stage_log(
+            stage, STG_LOG_INFO,
+            "pipeline %s: client %s (pid %d) %s %s, and may reconnect within %" PRIu64
+            " ms",
+            stage->config.name, client->client_id, (int)client->pid, how,
+            client->ends > 0 && !asks_on(client) ? "at the end of its pass"
+                                                 : "in the middle",
+            stage->staged->reconnect_grace_millis);
     detach(stage, client, back, why);
 }
 
@@ -545,7 +541,7 @@ void stg_client_disconnect_violator(struct stg_stage *stage, struct stg_client *
     client->n_violations++;
     char text[256];
     snprintf(text, sizeof(text),
-             "stagerd detached this client: its control page is broken (%.100s)", why);
+             "stagerd detached this client: its control page is damaged (%.100s)", why);
     stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d): %s",
                   stage->config.name, client->client_id, (int)client->pid, text);
     stg_client_disconnect(stage, client, STAGER_INVALID_ARGUMENT, text);

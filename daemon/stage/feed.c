@@ -27,7 +27,7 @@ static int check_shape(const struct stg_component *wanted,
         return 0;
     char got[128], want[128];
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "feed \"%s\" is %s %s, and the tensor is %s %s", request->name,
+                   "feed \"%s\" is %s %s, but the tensor is %s %s", request->name,
                    stg_dtype_name(is.dtype),
                    stg_shape_text(is.shape, is.ndim, got, sizeof(got)),
                    stg_dtype_name(wanted->dtype),
@@ -44,8 +44,8 @@ static int check_strings(const struct stg_request *request, uint64_t n,
     if (good && (uint64_t)offsets[n] == request->data_bytes)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "feed \"%s\": offsets of strings are one more than there are strings, "
-                   "start at 0, never fall, and end with the number of bytes",
+                   "feed \"%s\": string offsets must be one more than the strings, start "
+                   "at 0, never decrease, and end with the number of bytes",
                    request->name);
 }
 
@@ -60,8 +60,8 @@ static int check_bytes(const struct stg_request *request, uint64_t *ret_n,
     uint64_t total = request->data_bytes + request->n_offsets * sizeof(int64_t);
     if (total > STG_FEED_MAX_BYTES || n > STG_FEED_MAX_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "feed \"%s\" is larger than the %u bytes that one may have",
-                       request->name, STG_FEED_MAX_BYTES);
+                       "feed \"%s\" is larger than the limit of %u bytes", request->name,
+                       STG_FEED_MAX_BYTES);
     *ret_n = n;
     if (request->dtype == STAGER_STRING)
         return check_strings(request, n, err);
@@ -69,7 +69,7 @@ static int check_bytes(const struct stg_request *request, uint64_t *ret_n,
     if (request->data_bytes == bytes && request->n_offsets == 0)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "feed \"%s\" has %zu bytes, and its dtype and shape say %llu",
+                   "feed \"%s\" has %zu bytes, but its dtype and shape need %llu",
                    request->name, request->data_bytes, (unsigned long long)bytes);
 }
 
@@ -186,8 +186,8 @@ int stg_stage_feed(struct stg_stage *stage, const struct stg_request *request,
     pthread_mutex_lock(&stage->lock);
     rc = stage->stop.is_on
              ? stg_err(err, -STAGER_ABORTED,
-                       "this run of pipeline %s makes no more batches, with whatever "
-                       "feeds: open the stream anew",
+                       "this run of pipeline %s has ended and accepts no more feeds: "
+                       "open the stream again",
                        stage->config.name)
              : stg_feed_set_create(stage->boundary.feeds, stg_graph_n_feeds(graph), feed,
                                    value, &set, err);

@@ -157,8 +157,8 @@ static void say_budget(const struct stg_stage *stage, uint64_t budget,
                    budget >> 20);
     if (budget > total)
         stg_err_append(err, err->code,
-                       ", and memory_budget in stagerd.yaml, of %" PRIu64
-                       "MiB, to as much at least",
+                       ", and memory_budget in stagerd.yaml, now %" PRIu64
+                       "MiB, to at least as much",
                        total >> 20);
 }
 

@@ -101,9 +101,9 @@ static int check_size(const struct stg_stage *stage,
     if (rc < 0 || bytes <= stage->plan.max_batch_bytes)
         return rc;
     rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                 "batches with what the trainers' builds of libstager-compute cannot "
+                 "batches with the tensors that the trainers' libstager-compute cannot "
                  "compute have %" PRIu64 " bytes, and max_batch_bytes is %" PRIu64
-                 ": install the build of stagerd for the trainers, or ",
+                 ": install the release of stagerd for the trainers, or ",
                  bytes, stage->plan.max_batch_bytes);
     if (err != NULL)
         stg_stage_advise_batch(stage, bytes, err);
@@ -293,7 +293,7 @@ static int copy_checked(const struct stg_stage *stage, const bool *moved, bool *
     if (stage->config.partitions == NULL ||
         stage->config.spec->smart_stage != STG_SMART_STAGE_AUTO)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "the pipeline does not say smart_stage: auto");
+                       "the pipeline does not set smart_stage: auto");
     if (moved == NULL)
         return 0;
     size_t n = stg_partitions_n_nodes(stage->config.partitions);

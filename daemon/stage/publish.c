@@ -124,8 +124,8 @@ static void source_failed(const struct stg_stage *stage, int rc, struct stg_err 
         stg_error_disguise(err);
     if (ignored)
         stg_err_append(err, err->code,
-                       " (but in ignored_exception_types: nothing follows what the "
-                       "source ended with)");
+                       " (it is in ignored_exception_types, but nothing follows the end "
+                       "of the source)");
 }
 
 void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *why)

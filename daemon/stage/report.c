@@ -147,11 +147,10 @@ static void say_away(const struct stg_stage *stage, const struct stg_client *cli
                      uint64_t now, struct stg_err *why)
 {
     uint64_t millis = stage->staged->reconnect_grace_millis;
-    stg_err_append(
-        why, why->code,
-        " has been away for %.1f s and may come back within reconnect_grace_millis "
-        "%" PRIu64,
-        seconds(client->away_until_ns - millis * 1000000u, now), millis);
+    stg_err_append(why, why->code,
+                   " has been away for %.1f s and may reconnect within "
+                   "reconnect_grace_millis %" PRIu64,
+                   seconds(client->away_until_ns - millis * 1000000u, now), millis);
 }
 
 static void say_holder(const struct stg_stage *stage, const struct stg_client *client,
@@ -303,7 +302,7 @@ static void say_pulling(struct stg_stage *stage, uint64_t since, uint64_t now,
     char where[384];
     stg_activity_show(&stage->observers.activity, where, sizeof(where));
     stg_err(why, why->code,
-            "the dataset is slow: it has been at the next batch for %.1f s",
+            "the dataset is slow: it has worked on the next batch for %.1f s",
             seconds(since, now));
     if (where[0] != '\0')
         stg_err_append(why, why->code, ", %s", where);

@@ -68,7 +68,7 @@ static bool expire_away(struct stg_stage *stage, uint64_t now)
             continue;
         char text[128];
         snprintf(text, sizeof(text),
-                 "%s and did not come back within reconnect_grace_millis %" PRIu64,
+                 "%s and did not reconnect within reconnect_grace_millis %" PRIu64,
                  stg_client_how(c), stage->staged->reconnect_grace_millis);
         stg_stage_log(stage, STG_LOG_WARNING, "pipeline %s: client %s (pid %d) %s",
                       stage->config.name, c->client_id, (int)c->pid, text);
@@ -94,10 +94,11 @@ static void say_missing(const struct stg_stage *stage, struct stg_err *err)
     uint64_t millis = stage->staged->start_timeout_millis;
     uint32_t n = stage->config.num_clients - stage->members.n_attached;
     if (stage->members.begun) {
-        stg_err(err, -STAGER_DEADLINE_EXCEEDED,
-                "not all asked for the next pass within start_timeout_millis %" PRIu64
-                "; missing:",
-                millis);
+        stg_err(
+            err, -STAGER_DEADLINE_EXCEEDED,
+            "not all clients requested the next pass within start_timeout_millis %" PRIu64
+            "; missing:",
+            millis);
         list_clients(stage, false, err);
         if (n > stage->members.n_away &&
             stage->config.delivery == STG_DELIVERY_ROUND_ROBIN)
@@ -105,8 +106,8 @@ static void say_missing(const struct stg_stage *stage, struct stg_err *err)
                            n - stage->members.n_away, stage->config.num_clients);
     } else {
         stg_err(err, -STAGER_DEADLINE_EXCEEDED,
-                "%u of num_clients %u did not come within start_timeout_millis %" PRIu64
-                "; here:",
+                "%u of num_clients %u did not attach within start_timeout_millis %" PRIu64
+                "; attached:",
                 n, stage->config.num_clients, millis);
         list_clients(stage, true, err);
     }

@@ -121,10 +121,11 @@ void stg_quota_advise(const struct stg_quota *quota, uint64_t limit_bytes,
     if (quota->adviser.advise != NULL)
         quota->adviser.advise(quota->adviser.owner, limit_bytes, in_hand, err);
     else
-        stg_err_append(err, err->code,
-                       "raise staged.memory_budget by so much that the dataset's buffers "
-                       "may take %" PRIu64 " bytes",
-                       limit_bytes);
+        stg_err_append(
+            err, err->code,
+            "raise staged.memory_budget until the dataset's buffers may take %" PRIu64
+            " bytes",
+            limit_bytes);
 }
 
 /* Near: a batch, of which users of the dataset may hold some. */

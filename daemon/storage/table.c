@@ -42,13 +42,12 @@ int stg_storage_find(const char *url, const struct stg_storage **ret,
     if (n == 2 && strncmp(url, "gs", n) == 0)
         return stg_err(
             err, -STAGER_UNIMPLEMENTED,
-            "%s: no storage for the scheme \"gs\": write s3://%s, with a store "
-            "in stagerd.yaml, below remote, stores: prefix s3://BUCKET/, "
-            "endpoint: its S3-compatible endpoint, credentials_file: a file "
-            "with its HMAC key",
+            "%s: unknown scheme \"gs\": write s3://%s, with a store in stagerd.yaml, "
+            "below remote, stores: prefix s3://BUCKET/, endpoint: its S3-compatible "
+            "endpoint, credentials_file: a file with its HMAC key",
             url, url + n + 3);
-    return stg_err(err, -STAGER_UNIMPLEMENTED,
-                   "%s: no storage for the scheme \"%.*s\"; known: file (or a path), "
-                   "http, https, s3, hdfs",
-                   url, (int)n, url);
+    return stg_err(
+        err, -STAGER_UNIMPLEMENTED,
+        "%s: unknown scheme \"%.*s\"; known: file (or a path), http, https, s3, hdfs",
+        url, (int)n, url);
 }

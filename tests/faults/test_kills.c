@@ -268,7 +268,7 @@ static void open_stream(struct fixture *fixture, struct life *life)
     /* Other clients that closed in the middle may still hold batches. */
     while ((rc = stager_open(NULL, now.name, &options, &life->stream)) ==
                -STAGER_RESOURCE_EXHAUSTED &&
-           strstr(stager_error_text(NULL), "processes that left") != NULL &&
+           strstr(stager_error_text(NULL), "processes that closed") != NULL &&
            now_millis() < end) {
         atomic_fetch_add(&ledger->n_refused, 1);
         nanosleep(&wait, NULL);

@@ -12,15 +12,15 @@ static int choose_infer(const struct stg_step *step, const struct stg_input *in,
                         struct stg_err *err)
 {
     if (stg_attr_find(step->attrs, step->n_attrs, "choice_dataset") == NULL)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "choice_dataset is missing: the branch that says which input "
-                            "comes next");
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "choice_dataset is missing: name the branch that selects the next input");
     const struct stg_schema *choice = in[n - 1].schema;
     if (choice->n != 1 || choice->components[0].dtype != STAGER_INT64 ||
         choice->components[0].ndim != 0)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "choice_dataset: %s yields something else than one int64 "
-                            "scalar: the number of an input, from 0",
+                            "choice_dataset: %s must yield one int64 scalar, the number "
+                            "of an input from 0",
                             in[n - 1].name);
     return stg_mix_infer(step, in, n - 1, bump, ret, err);
 }
@@ -46,7 +46,7 @@ static int out_of_range(struct choose *choose, int64_t choice, struct stg_err *e
     struct stg_directed *directed = &choose->directed;
     struct stg_err bad;
     stg_step_err(directed->iter.step, -STAGER_INVALID_ARGUMENT, &bad,
-                 "choice_dataset says %lld, but there are %zu inputs, from 0 on",
+                 "choice_dataset yielded %lld; there are %zu inputs, numbered from 0",
                  (long long)choice, directed->n);
     int rc = stg_block_create_error(directed->iter.dataset->quota, &bad,
                                     choose->cursor.block->epoch, &directed->error, err);

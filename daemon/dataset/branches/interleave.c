@@ -106,8 +106,8 @@ static int check_arguments(const struct stg_step *step, struct stg_err *err)
                          ranges[i].max, err);
     if (rc == 0 && args.n_threads > args.cycle_length)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "num_parallel_calls is %lld, but no more than cycle_length, "
-                            "%lld, have anything to do: lower it, or write -1",
+                            "num_parallel_calls is %lld, more than cycle_length %lld: "
+                            "lower it, or write -1",
                             (long long)args.n_threads, (long long)args.cycle_length);
     return rc;
 }
@@ -121,12 +121,12 @@ static int interleave_infer(const struct stg_step *step, const struct stg_schema
         return rc;
     if (step->reader == NULL)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "reader is missing: how a file is read, such as reader: "
-                            "{text_line: {}}");
+                            "reader is missing: add the step that reads a file, such as "
+                            "reader: {text_line: {}}");
     const struct stg_transformation *reader = stg_transformation_find(step->reader->name);
     if (reader == NULL)
-        return stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
-                            "reader: there is no step %s", step->reader->name);
+        return stg_step_err(step, -STAGER_UNIMPLEMENTED, err, "reader: unknown step %s",
+                            step->reader->name);
     rc = reader->infer(step->reader, in, bump, ret, err);
     return rc < 0 ? stg_step_prefix(step, rc, err) : 0;
 }

@@ -502,7 +502,7 @@ static int make_threads(struct stg_parallel_readers *readers, struct stg_err *er
         int error = pthread_create(&thread->thread, NULL, thread_main, thread);
         if (error != 0)
             return stg_step_err(readers->config.step, -STAGER_RESOURCE_EXHAUSTED, err,
-                                "thread %u of %u cannot be made: %s",
+                                "cannot start thread %u of %u: %s",
                                 readers->n_threads + 1, n, strerror(error));
     }
     return 0;

@@ -53,10 +53,10 @@ static int check_names(const struct stg_step *step, const struct stg_schema *sch
     for (size_t c = 1; c < schema->n; c++) {
         for (size_t k = 0; k < c; k++) {
             if (strcmp(schema->components[c].name, schema->components[k].name) == 0)
-                return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                    "two components would be called %s: a branch can be "
-                                    "zipped with itself only under another name",
-                                    schema->components[c].name);
+                return stg_step_err(
+                    step, -STAGER_INVALID_ARGUMENT, err,
+                    "two components would have the name %s: rename one in a map step",
+                    schema->components[c].name);
         }
     }
     return 0;

@@ -17,8 +17,8 @@ static int csv_infer(const struct stg_step *step, const struct stg_schema *in,
     const char *delim = delim_of(step);
     if (strlen(delim) != 1 || strchr("\"\r\n", delim[0]) != NULL)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "field_delim is \"%.16s\"; it must be one character, and no "
-                            "quote or line end",
+                            "field_delim is \"%.16s\"; it must be one character other "
+                            "than a quote or a line end",
                             delim);
     return 0;
 }

@@ -81,8 +81,8 @@ static int files_infer(const struct stg_step *step, const struct stg_schema *in,
         return rc;
     if (n_patterns + n_listings == 0)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "pattern is missing: the files to read, such as "
-                            "/data/*.csv; or listing: a file that names them");
+                            "pattern is missing: name the files to read, such as "
+                            "/data/*.csv, or set listing to a file that names them");
     rc = stg_schema_create(bump, 1, ret, err);
     if (rc == 0)
         ret->components[0] =

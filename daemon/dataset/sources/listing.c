@@ -42,7 +42,7 @@ static int take_line(struct listing *listing, char *line, size_t n, struct stg_e
     if (memchr(line, '\0', n) != NULL)
         return blame(listing,
                      stg_err(err, -STAGER_INVALID_ARGUMENT,
-                             "a NUL byte; a listing is text, a path a line"),
+                             "a NUL byte; a listing is text with one path per line"),
                      err);
     line[n] = '\0';
     return take_name(listing, line, err);
@@ -69,7 +69,7 @@ static int too_long(struct listing *listing, struct stg_err *err)
     listing->line++;
     return blame(listing,
                  stg_err(err, -STAGER_INVALID_ARGUMENT,
-                         "longer than %d bytes; a listing is text, a path a line",
+                         "longer than %d bytes; a listing is text with one path per line",
                          STG_LISTING_LINE_BYTES),
                  err);
 }
@@ -116,6 +116,7 @@ int stg_listing_read(const char *url, const struct stg_file_user *identity,
     storage->close(source);
     if (rc == 0 && listing.n == 0)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "%s: it has no line; a listing is text, a path a line", listing.url);
+                     "%s: the file is empty; a listing is text with one path per line",
+                     listing.url);
     return rc;
 }

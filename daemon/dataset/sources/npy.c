@@ -11,14 +11,14 @@ static int row_of(const struct stg_step *step, struct stg_component *ret,
     const struct stg_attr *shape = stg_attr_find(step->attrs, step->n_attrs, "shape");
     struct stg_component row = {.name = "value", .dtype = stg_dtype_from_name(dtype)};
     if (stg_dtype_bytes(row.dtype) == 0)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "dtype is \"%.32s\"; it must be that of the arrays, such as "
-                            "float32",
-                            dtype);
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "dtype is \"%.32s\"; it must be the dtype of the arrays, such as float32",
+            dtype);
     size_t n = shape != NULL ? shape->n_values : 0;
     if (n > MAX_ROW_DIMS)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "shape has %zu dimensions; a row may have %d", n,
+                            "shape has %zu dimensions; the maximum of a row is %d", n,
                             MAX_ROW_DIMS);
     for (size_t i = 0; i < n; i++) {
         row.shape[i] = shape->values[i].i;

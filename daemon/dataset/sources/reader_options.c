@@ -29,8 +29,8 @@ static int needs_files(const struct stg_step *step, const struct stg_schema *in,
         in->components[0].dtype == STAGER_STRING && in->components[0].ndim == 0)
         return 0;
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "it reads the files that a step before it names: put `files` "
-                        "before it, and nothing between them that makes other elements");
+                        "its input must be file names: put `files` before it, with no "
+                        "step between them that changes the elements");
 }
 
 static const char *compression_of(const struct stg_step *step, const char *otherwise)

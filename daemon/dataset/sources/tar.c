@@ -26,13 +26,13 @@ static int add_part(const struct stg_step *step, struct parts *parts, const char
     if (name == NULL || name[0] == '\0' || name[strspn(name, LETTERS)] != '\0' ||
         strcmp(name, KEY) == 0)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "parts[%zu] is none: write what follows the first dot of a "
-                            "name, such as jpg or seg.png",
+                            "parts[%zu] is not valid: write the text after the first dot "
+                            "of a file name, such as jpg or seg.png",
                             parts->n);
     for (size_t k = 0; k < parts->n; k++) {
         if (strcasecmp(parts->names[k], name) == 0)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "parts has \"%s\" twice", name);
+                                "parts names \"%s\" twice", name);
     }
     parts->names[parts->n++] = name;
     return 0;

@@ -50,14 +50,14 @@ static int check_boundaries(const struct stg_step *step, struct stg_err *err)
     size_t n = boundaries != NULL ? boundaries->n_values : 0;
     size_t n_sizes = sizes != NULL ? sizes->n_values : 0;
     if (n_sizes != n + 1)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "%zu bucket_batch_sizes for %zu bucket_boundaries; there "
-                            "must be one more, for what is as long as the last boundary "
-                            "or longer",
-                            n_sizes, n);
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "%zu bucket_batch_sizes for %zu bucket_boundaries; there must be one more "
+            "size than boundaries, for elements of the last boundary's length or longer",
+            n_sizes, n);
     if (n == 0 && stg_step_bool(step, "pad_to_bucket_boundary", false))
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "pad_to_bucket_boundary without bucket_boundaries");
+                            "pad_to_bucket_boundary needs bucket_boundaries");
     for (size_t i = 0; i < n_sizes; i++) {
         if (sizes->values[i].i < 1 || sizes->values[i].i > INT32_MAX)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
@@ -67,7 +67,7 @@ static int check_boundaries(const struct stg_step *step, struct stg_err *err)
         if (i > 0 && i < n && boundaries->values[i].i <= boundaries->values[i - 1].i)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                                 "bucket_boundaries %" PRId64 " and %" PRId64
-                                ": they must rise",
+                                ": they must increase",
                                 boundaries->values[i - 1].i, boundaries->values[i].i);
     }
     return 0;

@@ -53,7 +53,8 @@ static int cache_infer(const struct stg_step *step, const struct stg_schema *in,
     size_t n = filename != NULL ? strlen(filename) : 0;
     if (filename != NULL && (filename[0] != '/' || filename[n - 1] == '/'))
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "filename is %s; write the whole path of a file", filename);
+                            "filename is %s; write the absolute path of a file",
+                            filename);
     *ret = *in;
     return 0;
 }
@@ -107,12 +108,11 @@ static int too_large(struct cache *cache, int rc, struct stg_err *err)
     if (rc == -STAGER_RESOURCE_EXHAUSTED && err != NULL) {
         const struct stg_quota *quota = cache->iter.dataset->quota;
         uint64_t used = stg_quota_used(quota), limit = stg_quota_limit(quota);
-        stg_err(
-            err, rc,
-            "what is cached so far takes %" PRIu64 " of the %" PRIu64
-            " bytes that the dataset's buffers may take: give `cache` a filename, and "
-            "it takes no memory, or, for twice as much, ",
-            used, limit);
+        stg_err(err, rc,
+                "the cached elements take %" PRIu64 " of the %" PRIu64
+                " bytes that the dataset's buffers may take: give `cache` a filename, so "
+                "that it needs no memory, or, for twice as much, ",
+                used, limit);
         stg_quota_advise(quota, 2 * limit + limit / 4, 0, err);
     }
     return stg_step_prefix(cache->iter.step, rc, err);
@@ -297,8 +297,8 @@ static void leave_file(struct cache *cache, const struct stg_err *bad)
     cache->from = THE_INPUT_ONLY;
     if (!cache->said)
         stg_log(STG_LOG_WARNING,
-                "step cache (line %d): %s is not written, because an error item goes by; "
-                "put `ignore_errors` before it. The error: %.300s",
+                "step cache (line %d): %s is not written, because the pass has an error "
+                "item; put `ignore_errors` before it. The error: %.300s",
                 cache->iter.step->line, cache->path, bad->text);
     cache->said = true;
 }

@@ -24,7 +24,7 @@ static int damaged(const struct stg_cache_reader *reader, const char *what,
 {
     return stg_err(err, -STAGER_DATA_LOSS,
                    "%s: the cache is damaged at offset %" PRIu64
-                   " (%s): delete it, and it is made anew",
+                   " (%s): delete the file; stagerd writes it again",
                    reader->path, reader->at, what);
 }
 
@@ -56,8 +56,8 @@ static int refuse(const struct stg_cache_reader *reader, const char *what,
                   struct stg_err *err)
 {
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                   "%s is the cache of %s: choose another filename, or delete it, and it "
-                   "is made anew",
+                   "%s is the cache of %s: choose another filename, or delete the file; "
+                   "stagerd writes it again",
                    reader->path, what);
 }
 
@@ -70,8 +70,8 @@ static int check_head(const struct stg_cache_reader *reader, uint64_t size,
         return rc;
     if (memcmp(head.magic, STG_CACHE_MAGIC, sizeof(head.magic)) != 0)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s is no cache of stager's, and is left alone: choose another "
-                       "filename",
+                       "%s is not a cache of stager, and stagerd leaves it unchanged: "
+                       "choose another filename",
                        reader->path);
     if (head.version != STG_CACHE_VERSION)
         return refuse(reader, "another version of stager", err);
@@ -126,8 +126,8 @@ static int open_file(struct stg_cache_reader *reader,
     if (S_ISREG(ret->st_mode) && ret->st_uid == geteuid())
         return 0;
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                   "%s is no file of stagerd's own, and is left alone: choose another "
-                   "filename",
+                   "%s is not a regular file of stagerd's user, and stagerd leaves it "
+                   "unchanged: choose another filename",
                    reader->path);
 }
 
@@ -307,9 +307,10 @@ static int too_large(const struct stg_cache_reader *reader, uint64_t bytes,
                      const struct stg_quota *quota, struct stg_err *err)
 {
     int rc = stg_err(err, -STAGER_FAILED_PRECONDITION,
-                     "%s (offset %" PRIu64 "): the cache was made with more memory: a "
-                     "block of it has %" PRIu64 " bytes, more than a quarter of the "
-                     "dataset's buffers: delete the file, and it is made anew, or ",
+                     "%s (offset %" PRIu64
+                     "): the cache was made with more memory: a block of it has %" PRIu64
+                     " bytes, more than a quarter of the dataset's buffers: delete the "
+                     "file, which stagerd writes again, or ",
                      reader->path, reader->at, bytes);
     stg_quota_advise(quota, bytes < UINT64_MAX / 64 ? 5 * bytes : UINT64_MAX / 8, 0, err);
     return rc;
@@ -345,14 +346,14 @@ int stg_cache_read(struct stg_cache_reader *reader, struct stg_quota *quota,
 {
     struct stg_cache_block head;
     if (reader->n_left == 0)
-        return reader->at == reader->end ? 1 : damaged(reader, "bytes too many", err);
+        return reader->at == reader->end ? 1 : damaged(reader, "it has extra bytes", err);
     if (reader->end - reader->at < sizeof(head))
         return damaged(reader, "a block is missing", err);
     int rc = read_at(reader, reader->at, &head, sizeof(head), err);
     if (rc < 0)
         return rc;
     if (!head_fits(reader, &head, schema))
-        return damaged(reader, "the head of a block", err);
+        return damaged(reader, "the header of a block", err);
     rc = read_block(reader, &head, quota, schema, ret, err);
     if (rc < 0)
         return rc;

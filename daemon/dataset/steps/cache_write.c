@@ -30,10 +30,10 @@ static int io_error(const char *what, const char *path, struct stg_err *err)
     int error = errno;
     const char *hint = "";
     if (error == EROFS || error == EACCES || error == EPERM)
-        hint = "; the service may write only where ReadWritePaths= of stagerd.service "
-               "says, and stagerd's user needs the right to write in that folder";
+        hint = "; the service may write only below ReadWritePaths= of stagerd.service, "
+               "and stagerd's user needs permission to write in that directory";
     else if (error == ENOSPC || error == EDQUOT)
-        hint = "; make room, or choose another filename";
+        hint = "; free some space, or choose another filename";
     return stg_err(err, stg_access_errno(error), "cannot %s %s: %s%s", what, path,
                    strerror(error), hint);
 }
@@ -49,7 +49,7 @@ static int open_folder(struct stg_cache_writer *writer,
     const char *folder = slash == writer->path ? "/" : writer->path;
     int rc = stg_access_walk(-1, folder, folder, identity, &writer->dir, &st, err);
     if (rc == 0 && !S_ISDIR(st.st_mode))
-        rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is no folder", folder);
+        rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is not a directory", folder);
     if (rc == 0 &&
         !stg_access_fd(writer->dir, &st, identity, STG_ACCESS_WRITE | STG_ACCESS_SEARCH))
         rc = stg_access_refuse(identity, "write in", folder, NULL, err);
@@ -63,13 +63,13 @@ static int check_part(const struct stg_cache_writer *writer, struct stg_err *err
 {
     struct stat st;
     if (fstat(writer->fd, &st) < 0)
-        return io_error("look at", writer->path, err);
+        return io_error("examine", writer->path, err);
     if (S_ISREG(st.st_mode) && st.st_nlink <= 1 && st.st_uid == geteuid())
         return 0;
-    return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                   "%s.part is not what stagerd left there: delete it, or choose another "
-                   "filename",
-                   writer->path);
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "%s.part was not written by stagerd: delete it, or choose another filename",
+        writer->path);
 }
 
 /* 1: another writer has it. The owner of the lock checks that the name is still that of
@@ -297,7 +297,7 @@ static int give_name(struct stg_cache_writer *writer, struct stg_err *err)
         if (fstatat(writer->dir, writer->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             rc = renameat(writer->dir, writer->part, writer->dir, writer->name);
     }
-    return rc < 0 ? io_error("give its name to", writer->path, err) : 0;
+    return rc < 0 ? io_error("rename", writer->path, err) : 0;
 }
 
 int stg_cache_commit(struct stg_cache_writer *writer, struct stg_err *err)

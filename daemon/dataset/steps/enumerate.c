@@ -21,7 +21,7 @@ static int enumerate_infer(const struct stg_step *step, const struct stg_schema 
     for (size_t c = 0; c < in->n; c++) {
         if (strcmp(in->components[c].name, name) == 0)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "there is a component %s already; choose another `name`",
+                                "component %s already exists; choose another `name`",
                                 name);
     }
     rc = stg_schema_create(bump, in->n + 1, ret, err);

@@ -40,8 +40,9 @@ static int ignore(struct ignore_errors *ignore, const struct stg_err *bad,
     const struct stg_step *step = ignore->iter.step;
     if (ignore->n == ignore->max_ignored) {
         stg_step_err(step, bad->code, err,
-                     "there are more than max_ignored %" PRIu64
-                     " errors in this epoch; mend the data, or raise it. This one is: %s",
+                     "more than max_ignored %" PRIu64
+                     " errors in this epoch; correct the data, or raise max_ignored. The "
+                     "last error: %s",
                      ignore->max_ignored, bad->text);
         return bad->code;
     }

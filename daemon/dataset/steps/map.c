@@ -108,9 +108,7 @@ static int parallel_calls(const struct stg_step *step, struct threads *ret,
         return 0;
     }
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "num_parallel_calls is a number from 1 to %d, or auto: as many "
-                        "as are found to help",
-                        MAX_CALLS);
+                        "num_parallel_calls must be 1 to %d, or auto", MAX_CALLS);
 }
 
 static int map_infer(const struct stg_step *step, const struct stg_schema *in,

@@ -10,9 +10,9 @@ static int infer(const struct stg_step *step, const struct stg_schema *in,
     struct stg_schema mapped;
     if (stg_attr_find(step->attrs, step->n_attrs, "num_parallel_batches") != NULL &&
         stg_attr_find(step->attrs, step->n_attrs, "num_parallel_calls") != NULL)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "num_parallel_batches and num_parallel_calls exclude one "
-                            "another; leave one out");
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "num_parallel_batches and num_parallel_calls cannot both be set; remove one");
     int rc = stg_map.infer(step, in, bump, &mapped, err);
     return rc < 0 ? rc : stg_batch.infer(step, &mapped, bump, ret, err);
 }

@@ -83,15 +83,16 @@ static int read_shape(const struct stg_step *step, const struct stg_component *c
     if (attr == NULL)
         return 0;
     if (attr->ndim != 1 || attr->n_values != (size_t)c->ndim)
-        return bad_shape(step, c, "not a list of as many dimensions", err);
+        return bad_shape(step, c, "the number of dimensions differs", err);
     for (int d = 0; d < c->ndim; d++) {
         const struct stg_value *value = &attr->values[d];
         int64_t size = value->kind == STG_VALUE_INT ? value->i : -1;
         if ((value->kind != STG_VALUE_INT && value->kind != STG_VALUE_NULL) ||
             size < -1 || size > INT32_MAX)
-            return bad_shape(step, c, "a dimension that is none", err);
+            return bad_shape(step, c, "a dimension is not valid", err);
         if (size >= 0 && size < c->shape[d])
-            return bad_shape(step, c, "a dimension smaller than the component's", err);
+            return bad_shape(step, c, "a dimension is smaller than that of the component",
+                             err);
         /* What is known already stays as large as it is. */
         ret->shape[d] = size >= 0 ? size : c->shape[d];
     }
@@ -174,9 +175,8 @@ int stg_padding_check(const struct stg_padding *padding, const struct stg_block 
                 continue;
             return stg_step_err(
                 padding->step, -STAGER_INVALID_ARGUMENT, err,
-                "component %s of shape %s is larger than what it is "
-                "padded to: dimension %d has %" PRId64
-                " elements, and is to have %" PRId64,
+                "component %s of shape %s is larger than its padded shape: dimension %d "
+                "has %" PRId64 " elements; the padded shape has %" PRId64,
                 to->component->name,
                 stg_shape_text(tensor->shape + 1, tensor->ndim - 1, shape, sizeof(shape)),
                 d, tensor->shape[d + 1], most);

@@ -151,7 +151,7 @@ static int start_thread(struct prefetch *prefetch, struct stg_err *err)
     int error = pthread_create(&prefetch->thread, NULL, thread_main, prefetch);
     if (error != 0)
         return stg_step_err(prefetch->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
-                            "no thread can be started: %s", strerror(error));
+                            "cannot start a thread: %s", strerror(error));
     prefetch->has_thread = true;
     return 0;
 }

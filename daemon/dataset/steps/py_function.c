@@ -72,10 +72,10 @@ static int read_type(const struct stg_step *step, const struct stg_attr *attr,
         to->dtype = dtype;
         return 0;
     }
-    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "output_types of %.64s: \"%.64s\" is no dtype, such as float32 "
-                        "or string",
-                        to->name, is_text ? value->s : "?");
+    return stg_step_err(
+        step, -STAGER_INVALID_ARGUMENT, err,
+        "output_types of %.64s: \"%.64s\" is not a dtype, such as float32 or string",
+        to->name, is_text ? value->s : "?");
 }
 
 static int read_shape(const struct stg_step *step, const struct stg_attr *attr,
@@ -90,8 +90,8 @@ static int read_shape(const struct stg_step *step, const struct stg_attr *attr,
     }
     if (!ok)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "output_shapes of %.64s: a list of at most %d dimensions, "
-                            "null or -1 where one is not known",
+                            "output_shapes of %.64s must be a list of at most %d "
+                            "dimensions, with null or -1 for an unknown one",
                             to->name, STG_MAX_DIMS);
     to->ndim = (int)attr->n_values;
     return 0;
@@ -127,9 +127,8 @@ static int complete(const struct stg_step *step, const struct stg_schema *in,
     if (shape == NULL && same == NULL)
         return stg_step_err(
             step, -STAGER_INVALID_ARGUMENT, err,
-            "output_shapes says nothing of %.64s, and it gets no "
-            "component of that name whose shape it could have: add %.64s: "
-            "[…], with null or -1 where a dimension is not known",
+            "output_shapes has no entry for %.64s, and the input has no component of "
+            "that name: add %.64s: […], with null or -1 for an unknown dimension",
             to->name, to->name);
     if (same != NULL) {
         to->ndim = same->ndim;
@@ -180,11 +179,12 @@ static int check_shapes(const struct stg_step *step, const struct stg_schema *ou
         const char *name = name_in(attr, SHAPES);
         if (name != NULL && find_component(out, name) == NULL)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "output_shapes of %.64s, which it does not give", name);
+                                "output_shapes names %.64s, which is not an output",
+                                name);
         if (strcmp(attr->name, "output_shapes") == 0 ||
             strcmp(attr->name, "output_types") == 0)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "%s is a mapping by component, such as {image: …}",
+                                "%s must be a mapping by component, such as {image: …}",
                                 attr->name);
     }
     return 0;

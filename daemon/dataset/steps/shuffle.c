@@ -586,9 +586,10 @@ static int fused_infer(const struct stg_step *step, const struct stg_schema *in,
     int rc = shuffle_infer(step, in, bump, ret, err);
     int64_t count = stg_step_int(step, "count", -1);
     if (rc == 0 && (count < -1 || count == 0))
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "count is %lld; it must be 1 or more, or -1: without end",
-                            (long long)count);
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "count is %lld; it must be 1 or more, or -1 to repeat forever",
+            (long long)count);
     return rc;
 }
 

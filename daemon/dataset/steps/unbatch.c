@@ -26,8 +26,8 @@ int stg_unbatch_infer(const struct stg_step *step, const struct stg_schema *in,
         const struct stg_component *from = &in->components[c];
         if (from->ndim == 0)
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "component %s has no dimension that could become "
-                                "elements; put it after `batch`",
+                                "component %s is a scalar and cannot be split into "
+                                "elements; put this step after `batch`",
                                 from->name);
         if (known != NULL && from->shape[0] >= 0 && from->shape[0] != known->shape[0])
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,

@@ -167,7 +167,7 @@ static int decode(struct decompress *d, void *buf, uint64_t bytes, uint64_t *ret
             return 0;
         }
         if (d->inside && taken == 0 && d->at_end)
-            return spoiled(d, "the file ends inside of it", err);
+            return spoiled(d, "the file ends inside it", err);
     }
 }
 
@@ -218,7 +218,7 @@ static int decompress_size(struct stg_source *source, uint64_t *ret, struct stg_
 {
     const struct decompress *d = (struct decompress *)source;
     return stg_err(err, -STAGER_UNIMPLEMENTED,
-                   "%s: it is compressed, and its length is unknown", d->config.path);
+                   "%s: the size of compressed data is not known", d->config.path);
 }
 
 static void decompress_close(struct stg_source *source)

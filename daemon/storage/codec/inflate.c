@@ -75,10 +75,11 @@ static void destroy(void *state)
 static const char *reason(int rc)
 {
     switch (rc) {
-    case ISAL_INVALID_WRAPPER: return "it does not begin as such a stream does";
+    case ISAL_INVALID_WRAPPER:
+        return "it does not begin with the header of such a stream";
     case ISAL_UNSUPPORTED_METHOD: return "its method is not deflate";
-    case ISAL_INCORRECT_CHECKSUM: return "its data do not match their checksum";
-    case ISAL_NEED_DICT: return "it needs a dictionary, which there is no way to give";
+    case ISAL_INCORRECT_CHECKSUM: return "its data does not match its checksum";
+    case ISAL_NEED_DICT: return "it needs a dictionary, which is not supported";
     default: return "it is damaged";
     }
 }

@@ -105,12 +105,12 @@ static bool take_head(struct lz4 *lz4, const struct stg_coding *io)
 static const char *words_of(const char *name)
 {
     static const char *const words[][2] = {
-        {"ERROR_frameType_unknown", "it does not begin as such a stream does"},
-        {"ERROR_headerVersion_wrong", "its header is of a version that is not read"},
+        {"ERROR_frameType_unknown", "it does not begin with the header of such a stream"},
+        {"ERROR_headerVersion_wrong", "the version of its header is not supported"},
         {"ERROR_headerChecksum_invalid", "its header does not match its checksum"},
-        {"ERROR_blockChecksum_invalid", "its data do not match their checksum"},
-        {"ERROR_contentChecksum_invalid", "its data do not match their checksum"},
-        {"ERROR_frameSize_wrong", "its data have another size than its header says"},
+        {"ERROR_blockChecksum_invalid", "its data does not match its checksum"},
+        {"ERROR_contentChecksum_invalid", "its data does not match its checksum"},
+        {"ERROR_frameSize_wrong", "the size of its data differs from its header"},
         {"ERROR_maxBlockSize_invalid", "its header is damaged"},
         {"ERROR_blockMode_invalid", "its header is damaged"},
         {"ERROR_contentChecksumFlag_invalid", "its header is damaged"},
@@ -120,7 +120,7 @@ static const char *words_of(const char *name)
         if (strcmp(words[i][0], name) == 0)
             return words[i][1];
     }
-    return "its data are damaged";
+    return "its data is damaged";
 }
 
 static int refuse(size_t rc, struct stg_err *err)

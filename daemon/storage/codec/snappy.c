@@ -95,12 +95,11 @@ static uint64_t most_of_block(const struct snappy *snappy)
 
 static int too_long(const struct snappy *snappy, uint64_t bytes, struct stg_err *err)
 {
-    int rc =
-        stg_err(err, -STAGER_DATA_LOSS,
-                "a block says that it has %" PRIu64 " bytes, more than the %" PRIu64
-                " that it may have (64 MiB, and an eighth of the dataset's buffers): "
-                "it is damaged, or no such stream",
-                bytes, most_of_block(snappy));
+    int rc = stg_err(err, -STAGER_DATA_LOSS,
+                     "a block claims %" PRIu64 " bytes, more than the limit of %" PRIu64
+                     " (64 MiB, and an eighth of the dataset's buffers): it is damaged, "
+                     "or not a snappy stream",
+                     bytes, most_of_block(snappy));
     if (bytes <= MAX_BLOCK && err != NULL) {
         stg_err_append(err, rc, "; if it is data, ");
         stg_quota_advise(snappy->quota, 4 * BLOCK_SHARE * bytes, 0, err);
@@ -115,7 +114,7 @@ static int uncompress(struct snappy *snappy, const uint8_t *in, uint64_t bytes,
 {
     size_t n;
     if (snappy_uncompressed_length((const char *)in, bytes, &n) != SNAPPY_OK)
-        return lost(err, "a block does not say how long it is");
+        return lost(err, "a block has no length");
     if (n > most)
         return snappy->wrap == FRAMES ? lost(err, "a chunk is longer than 65536 bytes")
                                       : too_long(snappy, n, err);
@@ -154,7 +153,7 @@ static int check_crc(const struct snappy *snappy, uint32_t want, struct stg_err 
     uint32_t crc = stg_crc32c()->extend(0, snappy->out.data, snappy->n_out);
     return stg_crc32c_mask(crc) == want
                ? 0
-               : lost(err, "its data do not match their checksum");
+               : lost(err, "its data does not match its checksum");
 }
 
 static int take_chunk(struct snappy *snappy, const uint8_t *in, struct stg_err *err)
@@ -164,7 +163,7 @@ static int take_chunk(struct snappy *snappy, const uint8_t *in, struct stg_err *
     if (type == identifier[0])
         return memcmp(in, identifier + HEAD_BYTES, sizeof(identifier) - HEAD_BYTES) == 0
                    ? 0
-                   : lost(err, "it does not begin as such a stream does");
+                   : lost(err, "it does not begin with the header of such a stream");
     if (type >= 0x80)
         return 0; /* to be passed over */
     int rc = type == 0
@@ -188,7 +187,7 @@ static int check_chunk(const struct snappy *snappy, struct stg_err *err)
 {
     uint8_t type = snappy->head[0];
     if (type == identifier[0] && snappy->want != sizeof(identifier) - HEAD_BYTES)
-        return lost(err, "it does not begin as such a stream does");
+        return lost(err, "it does not begin with the header of such a stream");
     if (type < 2 && snappy->want < CRC_BYTES)
         return lost(err, "a chunk is shorter than its checksum");
     if (type < 2 && snappy->want > MAX_CHUNK)
@@ -210,7 +209,7 @@ static int read_head(struct snappy *snappy, struct stg_err *err)
     snappy->want = (uint64_t)head[0] << 24 | (uint64_t)head[1] << 16 |
                    (uint64_t)head[2] << 8 | head[3];
     if (snappy->want == 0)
-        return lost(err, "it does not begin as such a stream does");
+        return lost(err, "it does not begin with the header of such a stream");
     return snappy->want <= most_of_block(snappy) ? 0
                                                  : too_long(snappy, snappy->want, err);
 }

@@ -102,7 +102,7 @@ static int too_wide(const struct zstd *zstd, const struct stg_coding *io,
     if (most <= UINT64_C(1) << MAX_WINDOW_LOG)
         stg_quota_advise(zstd->quota, WINDOW_SHARE * most, 0, err);
     else
-        stg_err_append(err, rc, "no stagerd reads a window above 2 GiB");
+        stg_err_append(err, rc, "windows above 2 GiB are not supported");
     return rc;
 }
 

@@ -147,14 +147,13 @@ static void refuse(struct stg_fetch *fetch)
                              ? fetch->plan.object->advice
                              : NULL;
     reason(answer, why, sizeof(why));
-    fetch->failed =
-        stg_err(&fetch->failure, code_of(answer->head.status),
-                "%s: the server answered %ld%s%s%s%s", shown(fetch), answer->head.status,
-                why, advice != NULL ? "; " : "", advice != NULL ? advice : "",
-                answer->head.status / 100 == 3
-                    ? " (a redirection that is not followed: name the place "
-                      "that it leads to)"
-                    : "");
+    fetch->failed = stg_err(
+        &fetch->failure, code_of(answer->head.status),
+        "%s: the server answered %ld%s%s%s%s", shown(fetch), answer->head.status, why,
+        advice != NULL ? "; " : "", advice != NULL ? advice : "",
+        answer->head.status / 100 == 3
+            ? " (stagerd does not follow this redirection: use the URL that it leads to)"
+            : "");
     fetch->again = fetch->failed == -STAGER_UNAVAILABLE;
 }
 
@@ -181,8 +180,8 @@ static void replaced_size(struct stg_fetch *fetch)
 static void other_range(struct stg_fetch *fetch)
 {
     fetch->failed = stg_err(&fetch->failure, -STAGER_UNAVAILABLE,
-                            "%s: asked for what comes from offset %" PRIu64
-                            " on, the server answered 206 with something else",
+                            "%s: the server answered a request from offset %" PRIu64
+                            " with status 206 and another range",
                             shown(fetch), stg_progress_from(&fetch->progress));
     fetch->again = true;
 }
@@ -198,9 +197,9 @@ static void no_ranges(struct stg_fetch *fetch)
         snprintf(raise, sizeof(raise), "raise remote.range_size to %" PRIu64, size);
     fetch->failed = stg_err(
         &fetch->failure, -STAGER_UNIMPLEMENTED,
-        "%s: the server does not answer ranges (status 200 instead of 206), and the "
+        "%s: the server does not support ranges (status 200 instead of 206), and the "
         "object has more than the %" PRIu64
-        " bytes that are read without them: %s%suse a server that knows ranges",
+        " bytes that stagerd reads without them: %s%suse a server that supports ranges",
         shown(fetch), fetch->plan.end - fetch->plan.begin, raise,
         raise[0] != '\0' ? ", or " : "");
 }
@@ -232,7 +231,7 @@ static void fail(struct stg_fetch *fetch, enum stg_verdict verdict)
     case STG_VERDICT_TOO_MUCH:
         fetch->failed =
             stg_err(&fetch->failure, -STAGER_DATA_LOSS,
-                    "%s: the server sent more than was asked for", shown(fetch));
+                    "%s: the server sent more bytes than requested", shown(fetch));
         return;
     case STG_VERDICT_OTHER_ETAG:
         replaced(fetch, "its ETag", or_none(was->etag),

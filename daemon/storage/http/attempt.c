@@ -37,9 +37,9 @@ static const char *refuses_4(const struct stg_object *object, const uint8_t *a)
     if (!object->loopback && (a[0] == 127 || a[0] == 0))
         return "is this machine's own";
     if (in_block(a, (const uint8_t[]){169, 254, 0, 0}, 16))
-        return "is link-local, where machines keep secrets of their own";
+        return "is link-local, where machines offer their secrets";
     if (a[0] >= 224)
-        return "is that of no machine";
+        return "belongs to no machine";
     return NULL;
 }
 
@@ -53,9 +53,9 @@ static const char *refuses_6(const struct stg_object *object, const uint8_t *a)
     if (!object->loopback && memcmp(a, none, 15) == 0 && a[15] <= 1)
         return "is this machine's own";
     if ((in_block(a, local, 10) || in_block(a, metadata, 32)))
-        return "is link-local, where machines keep secrets of their own";
+        return "is link-local, where machines offer their secrets";
     if (in_block(a, many, 8))
-        return "is that of no machine";
+        return "belongs to no machine";
     return NULL;
 }
 
@@ -68,7 +68,7 @@ const char *stg_attempt_refuses(const struct stg_object *object, const char *add
         return refuses_4(object, bytes);
     if (inet_pton(AF_INET6, plain, bytes) == 1)
         return refuses_6(object, bytes);
-    return "is none of the Internet";
+    return "is not an Internet address";
 }
 
 static bool may_connect(struct stg_fetch *fetch, const char *address)
@@ -293,14 +293,14 @@ static void fail_by_curl(struct stg_fetch *fetch, CURLcode result)
     if (fetch->refused[0] != '\0') {
         fetch->failed = stg_err(
             err, -STAGER_PERMISSION_DENIED,
-            "%s: its address %s %s: stagerd reads nothing from there (on this machine: "
-            "but for its own user, or where remote.stores of stagerd.yaml names it)",
+            "%s: its address %s %s: stagerd does not read from there (on this machine it "
+            "does for its own user, and for hosts in remote.stores of stagerd.yaml)",
             shown, fetch->refused,
             stg_attempt_refuses(fetch->plan.object, fetch->refused));
     } else if (is_of_tls(result)) {
         fetch->failed = stg_err(err, -STAGER_FAILED_PRECONDITION,
-                                "%s: %s: the server's certificate is not signed by one "
-                                "that this machine trusts (/etc/ssl/certs)",
+                                "%s: %s: the server's certificate is not signed by an "
+                                "authority that this machine trusts (/etc/ssl/certs)",
                                 shown, curl_easy_strerror(result));
     } else if (result == CURLE_UNSUPPORTED_PROTOCOL || result == CURLE_URL_MALFORMAT ||
                result == CURLE_TOO_MANY_REDIRECTS) {

@@ -95,12 +95,12 @@ static int check_file(int fd, const char *path, struct stg_err *err)
     struct stat st;
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_BYTES)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s is no file of credentials of at most %d bytes", path,
+                       "%s is not a credentials file of at most %d bytes", path,
                        MAX_BYTES);
     if ((st.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s has secrets, and others may read or write it: run `chmod "
-                       "g-w,o= %s`",
+                       "%s holds secrets, but other users may read or write it: run "
+                       "`chmod g-w,o= %s`",
                        path, path);
     return 0;
 }

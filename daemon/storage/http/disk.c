@@ -200,7 +200,7 @@ int stg_disk_configure(const char *dir, uint64_t most_bytes, struct stg_err *err
     if (rc < 0) {
         forget();
         rc = stg_err(err, -STAGER_FAILED_PRECONDITION,
-                     "remote.cache_dir: %s: %s: nothing is kept there", dir,
+                     "remote.cache_dir: %s: %s: stagerd caches nothing there", dir,
                      strerror(-rc));
     } else if (disk.dir >= 0) {
         make_room(0);

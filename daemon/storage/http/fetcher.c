@@ -120,7 +120,7 @@ static void drop(struct stg_fetcher *fetcher, struct stg_fetch *fetch)
     take_out(fetcher, fetch);
     stg_attempt_drop(fetch);
     fetch->failed = stg_err(&fetch->failure, -STAGER_CANCELLED,
-                            "%s: it is not wanted any more", fetch->plan.object->shown);
+                            "%s: the request was cancelled", fetch->plan.object->shown);
     finish(fetcher, fetch);
 }
 
@@ -326,7 +326,7 @@ static int give(struct stg_fetch *fetch, struct stg_err *err)
     struct stg_fetcher *fetcher = take_turn();
     if (fetcher == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "%s: no memory or thread to fetch it with",
+                       "%s: no memory or thread is available to fetch it",
                        fetch->plan.object->shown);
     fetch->fetcher = fetcher;
     fetch->began_ns = stg_now_ns();

@@ -31,8 +31,8 @@ static int hdfs_check(const char *pattern, struct stg_err *err)
     size_t n = strcspn(pattern, "/"), names = 0;
     if (n == 0 || strcspn(pattern, "@?#%\\\r\n\t ") < n)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "hdfs://%s: the namenode's host is missing, or no host: "
-                       "hdfs://HOST:PORT/PATH, PORT being that of its web interface",
+                       "hdfs://%s: the namenode's host is missing or not valid: write "
+                       "hdfs://HOST:PORT/PATH with the port of its web interface",
                        pattern);
     if (pattern[n] == '\0' || pattern[n + 1] == '\0')
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "hdfs://%s: the path is missing",
@@ -108,7 +108,7 @@ static char *url_of(const char *path, const char *op, const struct stg_store *st
 
 static const char advice[] =
     "the namenode knows a reader by the name of the pipeline's applier; another name "
-    "(user) or a delegation token (bearer_token) stands in the credentials_file of "
+    "(user) or a delegation token (bearer_token) is set in the credentials_file of "
     "remote.stores in stagerd.yaml";
 
 static int object_of(const char *path, const char *op,

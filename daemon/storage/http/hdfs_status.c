@@ -83,9 +83,9 @@ static bool enter(struct stg_json *at, const char *name, char kind)
 
 static int no_answer(struct stg_err *err)
 {
-    return stg_err(err, -STAGER_DATA_LOSS,
-                   "the answer is none of WebHDFS: is the port that of the namenode's "
-                   "web interface?");
+    return stg_err(
+        err, -STAGER_DATA_LOSS,
+        "the answer is not WebHDFS: is the port that of the namenode's web interface?");
 }
 
 int stg_hdfs_status(const char *text, size_t bytes, struct stg_hdfs_status *ret,

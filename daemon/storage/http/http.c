@@ -33,7 +33,8 @@ static int check_text(const char *scheme, const char *path, struct stg_err *err)
     for (const char *at = path; *at != '\0'; at++) {
         if (isspace((unsigned char)*at) || iscntrl((unsigned char)*at))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "%s://%s: a URL has no spaces: write %%20", scheme, shown);
+                           "%s://%s: a URL must not contain spaces: write %%20", scheme,
+                           shown);
     }
     if (strlen(path) > MAX_URL_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -44,8 +45,8 @@ static int check_text(const char *scheme, const char *path, struct stg_err *err)
                        scheme, shown);
     if (memchr(path, '@', host) != NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s://…: a URL is no place for a password: name a file with it "
-                       "in remote.stores of stagerd.yaml",
+                       "%s://…: a URL must not contain a password: name a file that "
+                       "holds it in remote.stores of stagerd.yaml",
                        scheme);
     return stg_url_check_dots(scheme, path, err);
 }
@@ -61,18 +62,18 @@ static int check(const char *scheme, const char *path, struct stg_err *err)
     stg_storage_shown_query(path, shown, sizeof(shown));
     if (path[n] == '#')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s://%s: a URL to read from has no \"#\": write %%23", scheme,
+                       "%s://%s: a URL must not contain \"#\": write %%23", scheme,
                        shown);
     if (memchr(path, '*', n) != NULL || memchr(path + host, '[', n - host) != NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s://%s: %s has no way to list files: name each of them (a "
-                       "character that is meant as it is: %%2A, %%5B), or use s3://",
+                       "%s://%s: %s cannot list files: name each file (write a literal * "
+                       "as %%2A and [ as %%5B), or use s3://",
                        scheme, shown, scheme);
     if (n == host || path[n - 1] == '/')
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s://%s: %s has no way to list a directory: name each of its "
-                       "files, or use s3://",
-                       scheme, shown, scheme);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "%s://%s: %s cannot list a directory: name each of its files, or use s3://",
+            scheme, shown, scheme);
     return 0;
 }
 
@@ -97,8 +98,8 @@ static int http_list(const char *pattern, const struct stg_file_user *identity,
 static const char *advice(const struct stg_store *store)
 {
     if (store->user != NULL || store->bearer != NULL)
-        return "its login is that of credentials_file in remote.stores of stagerd.yaml";
-    return "where it needs a login, name a credentials_file for it in remote.stores of "
+        return "its login comes from credentials_file in remote.stores of stagerd.yaml";
+    return "if it needs a login, name a credentials_file for it in remote.stores of "
            "stagerd.yaml";
 }
 

@@ -286,10 +286,10 @@ static int check_again(struct remote *remote, struct stg_err *err)
     if (now.size == remote->version.size &&
         strcmp(now.modified, remote->version.modified) == 0)
         return 0;
-    return stg_err(err, -STAGER_DATA_LOSS,
-                   "%s: the file was replaced while it was read: what was read of it may "
-                   "be of both",
-                   remote->object->shown);
+    return stg_err(
+        err, -STAGER_DATA_LOSS,
+        "%s: the file was replaced while it was read: the data may mix both versions",
+        remote->object->shown);
 }
 
 static int64_t read_ranges(struct remote *remote, uint64_t offset, char *buf,

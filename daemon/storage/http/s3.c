@@ -42,10 +42,10 @@ static int s3_check(const char *pattern, struct stg_err *err)
 {
     size_t n = bucket_bytes(pattern);
     if (!is_bucket(pattern, n))
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "s3://%s: the bucket is missing, or no name of one: "
-                       "s3://BUCKET/KEY",
-                       pattern);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "s3://%s: the bucket is missing or not valid: write s3://BUCKET/KEY",
+            pattern);
     if (pattern[n] == '\0' || pattern[n + 1] == '\0')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "s3://%s: the key is missing: write s3://%.*s/* for all objects "
@@ -97,9 +97,9 @@ static const char *advice(const struct stg_store *store)
     if (store->key != NULL)
         return "its key, secret and region are those of credentials_file in "
                "remote.stores of stagerd.yaml, or of the daemon's own environment";
-    return "it was asked for without a key: name a credentials_file for it in "
-           "remote.stores of stagerd.yaml (for a daemon of one's own, "
-           "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in its environment will do)";
+    return "it was requested without a key: name a credentials_file for it in "
+           "remote.stores of stagerd.yaml (for a private daemon, set AWS_ACCESS_KEY_ID "
+           "and AWS_SECRET_ACCESS_KEY in its environment)";
 }
 
 /* url and shown are its own from now on; NULL: out of memory. */
@@ -266,8 +266,8 @@ static int list_page(struct listing *list, const struct stg_store *store,
         stg_err_prefix(err, rc, "s3://%s", list->pattern);
     if (rc == 0 && token[0] != '\0' && strcmp(before, token) == 0)
         return stg_err(err, -STAGER_DATA_LOSS,
-                       "s3://%s: the list of the bucket goes on where it was: the server "
-                       "is at fault",
+                       "s3://%s: the server repeats a page of the bucket's list: the "
+                       "server is faulty",
                        list->pattern);
     return rc;
 }

@@ -88,13 +88,14 @@ static int read_page(struct page *page, const char *text, size_t bytes,
     if (rc == 0 && !page->is_list)
         rc = stg_err(err, -STAGER_DATA_LOSS, "its root is not ListBucketResult");
     if (rc == 0 && page->is_truncated && page->token[0] == '\0')
-        rc = stg_err(err, -STAGER_DATA_LOSS, "it goes on, and does not say where");
+        rc = stg_err(err, -STAGER_DATA_LOSS,
+                     "it is incomplete and has no continuation token");
     if (!page->is_truncated)
         page->token[0] = '\0';
     if (rc != -STAGER_DATA_LOSS)
         return rc;
-    stg_err_prefix(err, rc, "the server's answer is no list of a bucket");
-    return stg_err_append(err, rc, ": is the endpoint one of S3?");
+    stg_err_prefix(err, rc, "the server's answer is not a list of a bucket");
+    return stg_err_append(err, rc, ": is the endpoint an S3 endpoint?");
 }
 
 static int give_keys(const struct page *page, char *keys, size_t bytes, stg_s3_key *found,

@@ -127,12 +127,11 @@ static bool may_use(const struct stg_remote_store_spec *spec,
 static int refuse(const struct stg_remote_store_spec *spec,
                   const struct stg_file_user *identity, struct stg_err *err)
 {
-    return stg_err(
-        err, -STAGER_PERMISSION_DENIED,
-        "user %u may not use what stagerd reads %s with: an administrator adds "
-        "the user to users, or a group to groups, of that entry of "
-        "remote.stores in stagerd.yaml",
-        (unsigned)identity->uid, spec->prefix);
+    return stg_err(err, -STAGER_PERMISSION_DENIED,
+                   "user %u may not use the credentials with which stagerd reads %s: an "
+                   "administrator can add the user to users, or a group to groups, of "
+                   "that entry of remote.stores in stagerd.yaml",
+                   (unsigned)identity->uid, spec->prefix);
 }
 
 /* ---- finding ---- */

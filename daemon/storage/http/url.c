@@ -41,8 +41,8 @@ int stg_url_check_dots(const char *scheme, const char *path, struct stg_err *err
         unsigned n;
         if (dots(at, bytes, &n) == bytes && (n == 1 || n == 2))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "%s://%.*s: a URL has no \".\" and \"..\": write where it "
-                           "leads to",
+                           "%s://%.*s: a URL must not contain \".\" or \"..\": write the "
+                           "resolved path",
                            scheme, (int)(end - path), path);
         at += bytes + 1;
     }

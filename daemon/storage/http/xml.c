@@ -53,7 +53,7 @@ static void on_start(void *arg, const XML_Char *name, const XML_Char **attribute
     size_t n = strlen(local), before = r->path_bytes;
     r->text_bytes = 0;
     if (n + 1 >= sizeof(r->path) - before) {
-        end(r, refuse(r, "elements too deep in one another, or with too long names"));
+        end(r, refuse(r, "elements are nested too deeply, or their names are too long"));
         return;
     }
     if (before > 0)
@@ -91,7 +91,7 @@ static void on_text(void *arg, const XML_Char *text, int n)
 static void on_doctype(void *arg, const XML_Char *name, const XML_Char *system,
                        const XML_Char *public, int has_internal_subset)
 {
-    end(arg, refuse(arg, "a DOCTYPE, which no answer of S3 has"));
+    end(arg, refuse(arg, "a DOCTYPE, which S3 does not send"));
 }
 
 static int parse(struct reader *r, const char *text, size_t bytes)

@@ -154,7 +154,7 @@ int stg_access_daemon_cannot(const char *path, const char *fix, const char *righ
     user_text(geteuid(), user, sizeof(user));
     return stg_err(err, -STAGER_PERMISSION_DENIED,
                    "stagerd (user %s) cannot read %s: run `setfacl -m u:%s:%s %s`, or "
-                   "`systemctl --user start stagerd` for a stagerd of your own",
+                   "`systemctl --user start stagerd` for a private stagerd",
                    user, path, user, right, fix);
 }
 

@@ -79,7 +79,7 @@ int stg_direct_open(struct stg_quota *quota, const char *path, struct stg_source
 {
     if ((*source)->storage->direct == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s: direct_io is for files of this machine: leave it out", path);
+                       "%s: direct_io applies to local files only: remove it", path);
     struct direct *direct = calloc(1, sizeof(*direct));
     if (direct == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", path);

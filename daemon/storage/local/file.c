@@ -28,7 +28,7 @@ static int check_kind(int fd, const struct stat *st, const char *path,
                        path);
     if (!S_ISREG(st->st_mode))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s is no regular file (a pipe, a socket or a device)", path);
+                       "%s is not a regular file (a pipe, a socket or a device)", path);
     /* Modes of /proc say nothing: what is read there depends on the reader. */
     struct statfs fs;
     if (identity->uid != 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
@@ -63,7 +63,7 @@ static int file_open(const char *path, const struct stg_file_user *identity,
 {
     if (path[0] != '/')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s is a relative path; write the whole path", path);
+                       "%s is a relative path; write the absolute path", path);
     struct file_source *file = malloc(sizeof(*file) + strlen(path) + 1);
     if (file == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", path);
@@ -121,10 +121,10 @@ static int file_direct(struct stg_source *source, struct stg_err *err)
     int flags = fcntl(file->fd, F_GETFL);
     if (flags >= 0 && fcntl(file->fd, F_SETFL, flags | O_DIRECT) == 0)
         return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "%s: its file system does not read past the page cache (%s): leave "
-                   "direct_io out",
-                   file->path, strerror(errno));
+    return stg_err(
+        err, -STAGER_INVALID_ARGUMENT,
+        "%s: its file system does not support direct_io (%s): remove direct_io",
+        file->path, strerror(errno));
 }
 
 static int file_size(struct stg_source *source, uint64_t *ret, struct stg_err *err)

@@ -39,15 +39,14 @@ static bool is_wild(const char *name, size_t n)
 int stg_glob_check(const char *pattern, struct stg_err *err)
 {
     if (pattern[0] == '~')
-        return stg_err(
-            err, -STAGER_INVALID_ARGUMENT,
-            "%s: ~ is the shell's word for a home: write the whole path, such as "
-            "/home/ada/data.csv",
-            pattern);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "%s: stagerd does not expand ~: write the absolute path, such as "
+                       "/home/ada/data.csv",
+                       pattern);
     if (pattern[0] != '/')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "%s is a relative path, and stagerd does not run in your "
-                       "directory: write the whole path, such as /home/ada/%s",
+                       "directory: write the absolute path, such as /home/ada/%s",
                        pattern[0] != '\0' ? pattern : "\"\"", pattern);
     if (strlen(pattern) >= PATH_MAX)
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "%.60s… is too long for a path",
@@ -56,17 +55,17 @@ int stg_glob_check(const char *pattern, struct stg_err *err)
     for (const char *p = pattern; *p != '\0';) {
         size_t n = strcspn(p, "/");
         if (n == 2 && p[0] == '*' && p[1] == '*')
-            return stg_err(
-                err, -STAGER_INVALID_ARGUMENT,
-                "%s: ** is not for folders below folders: write one * for each "
-                "level, or several patterns, or a listing",
-                pattern);
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "%s: ** does not match nested directories: write one * for "
+                           "each level, or several patterns, or a listing",
+                           pattern);
         n_wild += is_wild(p, n);
         p += n + (p[n] == '/');
     }
     if (n_wild > MAX_WILD)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s: more than %d names with a wildcard", pattern, MAX_WILD);
+                       "%s: more than %d path components with a wildcard", pattern,
+                       MAX_WILD);
     return 0;
 }
 
@@ -154,7 +153,7 @@ static int open_listed(struct glob_run *run, int fd, const struct stat *st,
     *ret = NULL;
     if (!S_ISDIR(st->st_mode))
         return sure ? stg_err(run->err, -STAGER_NOT_FOUND,
-                              "no files matched %s: %s is no directory", run->pattern,
+                              "no files matched %s: %s is not a directory", run->pattern,
                               path)
                     : 0;
     if (!stg_access_fd(fd, st, run->identity, STG_ACCESS_READ)) {
@@ -226,7 +225,7 @@ static int walk_literal(struct glob_run *run, int base, const char *literal,
     if (rc == -STAGER_NOT_FOUND)
         return stg_err(run->err, rc, "no files matched %s: %s%s", run->pattern, why.text,
                        strchr(literal, '{') != NULL
-                           ? "; braces are the shell's: write *, ? or [0-9]"
+                           ? "; stagerd does not expand braces: write *, ? or [0-9]"
                            : "");
     if (run->err != NULL)
         *run->err = why;

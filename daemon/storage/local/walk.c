@@ -110,8 +110,8 @@ static int walk_open(struct walk *w, const char *name, int *ret, struct stg_err 
     if (errno == EACCES)
         return stg_access_daemon_cannot(w->shown, here(w, dir, sizeof(dir)), "x", err);
     if (errno == ENOENT && w->rest[0] != '\0')
-        return stg_err(err, -STAGER_NOT_FOUND, "%s: there is no %s in %s", w->shown, name,
-                       here(w, dir, sizeof(dir)));
+        return stg_err(err, -STAGER_NOT_FOUND, "%s: %s does not exist in %s", w->shown,
+                       name, here(w, dir, sizeof(dir)));
     return stg_err(err, stg_access_errno(errno), "%s: %s", w->shown, strerror(errno));
 }
 

@@ -300,9 +300,10 @@ static void a_branch_is_steps_below_a_name(void)
     check_refused("datasets: {a: 3}\n" STEPS,
                   "p:1:15: datasets.a: found 3; expected the steps of the branch: "
                   "[{range: {stop: 5}}, ...]");
-    check_refused("datasets: {\"a b\": [repeat]}\n" STEPS,
-                  "p:1:12: datasets.a b.name: \"a b\": not a name; use 1 to 64 letters, "
-                  "digits, '_', '.' or '-'");
+    check_refused(
+        "datasets: {\"a b\": [repeat]}\n" STEPS,
+        "p:1:12: datasets.a b.name: \"a b\": not a valid name; use 1 to 64 letters, "
+        "digits, '_', '.' or '-'");
     check_refused("datasets: {a: [repeat, bach]}\n" STEPS,
                   "p:1:24: datasets.a.dataset[1]: unknown key \"bach\"; did you mean "
                   "\"batch\"?");
@@ -315,27 +316,25 @@ static void a_branch_is_steps_below_a_name(void)
 
 static void a_branch_is_there_taken_and_no_circle(void)
 {
+    check_refused(A "dataset:\n- zip: {from: [a, b]}\n",
+                  "step zip (line 3): unknown branch b: define its steps below that name "
+                  "in `datasets`");
     check_refused(
-        A "dataset:\n- zip: {from: [a, b]}\n",
-        "step zip (line 3): there is no branch b: `datasets` has the steps of a "
-        "branch below its name");
-    check_refused("datasets:\n  a: [range: {stop: 3}]\n  b: [range: {stop: 3}]\n"
-                  "dataset:\n- zip: {from: [a]}\n",
-                  "branch b (line 3): no step takes it: name it in a `from`, or leave it "
-                  "out");
+        "datasets:\n  a: [range: {stop: 3}]\n  b: [range: {stop: 3}]\n"
+        "dataset:\n- zip: {from: [a]}\n",
+        "branch b (line 3): no step uses the branch: name it in a `from`, or remove it");
     check_refused("datasets:\n  a: [zip: {from: b}]\n  b: [zip: {from: [a]}]\n"
                   "dataset:\n- zip: {from: [a]}\n",
-                  "branch a (line 2): it takes itself, through `from`");
+                  "branch a (line 2): the branch is its own input, through `from`");
     check_refused("datasets: {a: []}\ndataset:\n- zip: {from: [a]}\n",
-                  "branch a (line 1): it has no steps; it begins with a source: files or "
-                  "range");
-    check_refused("dataset:\n- zip\n",
-                  "step zip (line 2): from is missing: the branches it takes, such as "
-                  "from: [a, b]");
+                  "branch a (line 1): it has no steps; begin with a source, such as "
+                  "files or range");
+    check_refused("dataset:\n- zip\n", "step zip (line 2): from is missing: name the "
+                                       "input branches, such as from: [a, b]");
     check_refused("datasets:\n- {name: a, dataset: [range: {stop: 3}]}\n"
                   "- {name: a, dataset: [range: {stop: 3}]}\n"
                   "dataset:\n- zip: {from: [a]}\n",
-                  "branch a (line 3): another branch has that name");
+                  "branch a (line 3): another branch has the same name");
 }
 
 /* TFD-E1 */
@@ -351,10 +350,9 @@ static void inputs_fit_together(void)
                     "- concatenate: {from: [a]}\n",
                   "step concatenate (line 5): the step before and a yield different "
                   "elements: component value has 1 and 0 dimensions");
-    check_refused(
-        A "dataset:\n- zip: {from: [a, a]}\n",
-        "step zip (line 3): two components would be called a/value: a branch can "
-        "be zipped with itself only under another name");
+    check_refused(A "dataset:\n- zip: {from: [a, a]}\n",
+                  "step zip (line 3): two components would have the name a/value: rename "
+                  "one in a map step");
     check_refused(
         A "dataset:\n- sample_from_datasets: {from: a, weights: [1, 2]}\n",
         "step sample_from_datasets (line 3): weights has 2 values for 1 inputs");
@@ -365,8 +363,8 @@ static void inputs_fit_together(void)
         "datasets: {a: " LINES(
             "x") "}\n"
                  "dataset:\n- choose_from_datasets: {from: a, choice_dataset: a}\n",
-        "step choose_from_datasets (line 3): choice_dataset: a yields something "
-        "else than one int64 scalar: the number of an input, from 0");
+        "step choose_from_datasets (line 3): choice_dataset: a must yield one int64 "
+        "scalar, the number of an input from 0");
     check_refused(A "dataset:\n- choose_from_datasets: {from: a}\n",
                   "p:3:25: dataset[0].choose_from_datasets.choice_dataset: missing; add "
                   "\"choice_dataset: ...\" here");
@@ -381,7 +379,7 @@ static void branches_that_multiply_are_refused(void)
                  "  a%d: [concatenate: {from: [a%d, a%d]}]\n", i, i - 1, i - 1);
     strcat(text, "dataset:\n- concatenate: {from: [a14]}\n");
     CHECK_CONTAINS(stg_test_refused(text),
-                   "more than 4096 steps, a branch counted as often as it is taken");
+                   "more than 4096 steps, where a branch counts each time it is used");
 }
 
 static const struct stg_test tests[] = {

@@ -181,11 +181,9 @@ static void too_much_for_the_memory_is_reported(void)
     while ((rc = stg_dataset_next(dataset, &block, &err)) == 0)
         stg_block_unref(block);
     CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(err.text, "step cache (line 3): what is cached so far takes ");
-    CHECK_CONTAINS(
-        err.text,
-        "give `cache` a filename, and it takes no memory, or, for twice as much, raise "
-        "staged.memory_budget ");
+    CHECK_CONTAINS(err.text, "step cache (line 3): the cached elements take ");
+    CHECK_CONTAINS(err.text, "give `cache` a filename, so that it needs no memory, or, "
+                             "for twice as much, raise staged.memory_budget ");
     stg_dataset_destroy(dataset);
     stg_pipeline_spec_destroy(spec);
 }
@@ -282,7 +280,7 @@ static void what_is_not_this_cache_is_refused_and_left_alone(void)
     check_run(LINES "- skip: {count: 0}\n- cache: {filename: $DIR/d}\n", "a ");
     snprintf(other, sizeof(other), "%s", entry_of("d"));
     stg_test_file(entry, "content of another program", 26);
-    check_fails_as(CACHED, 0, "FAILED_PRECONDITION", " is no cache of stager's");
+    check_fails_as(CACHED, 0, "FAILED_PRECONDITION", " is not a cache of stager");
     CHECK(is_there("c") && !is_there("c.part"));
 
     char from[512];
@@ -290,7 +288,7 @@ static void what_is_not_this_cache_is_refused_and_left_alone(void)
     CHECK_INT(rename(from, stg_test_path(entry)), 0);
     check_fails_as(CACHED, 0, "FAILED_PRECONDITION",
                    " is the cache of other steps, other files or another user: choose "
-                   "another filename, or delete it");
+                   "another filename, or delete the file");
 }
 
 static void each_user_has_an_own_entry(void)
@@ -323,8 +321,7 @@ static void the_applier_needs_the_right_to_write_there(void)
     CHECK_INT(unlink(stg_test_path(part)), 0);
     snprintf(in, sizeof(in), "%s", STG_TEST_FILE("other", "b\n"));
     CHECK_INT(link(in, stg_test_path(part)), 0);
-    check_fails_as(CACHED, 0, "FAILED_PRECONDITION",
-                   ".part is not what stagerd left there");
+    check_fails_as(CACHED, 0, "FAILED_PRECONDITION", ".part was not written by stagerd");
     struct stat st;
     CHECK_INT(stat(stg_test_path("other"), &st), 0);
     CHECK_INT(st.st_size, 2);
@@ -351,7 +348,8 @@ static void check_damaged(const char *good, const char *text)
         CHECK(strstr(got, "!DATA_LOSS step cache") != NULL ||
               strstr(got, "!FAILED_PRECONDITION step cache") != NULL);
         CHECK_CONTAINS(got, "/c");
-        CHECK(strstr(got, "delete it") != NULL || strstr(got, "left alone") != NULL);
+        CHECK(strstr(got, "delete the file") != NULL ||
+              strstr(got, "leaves it unchanged") != NULL);
     }
     free(got);
 }
@@ -466,7 +464,7 @@ static void a_filename_is_a_whole_path(void)
         CHECK_INT(stg_dataset_infer(spec, &bump, &schema, &err),
                   -STAGER_INVALID_ARGUMENT);
         CHECK_CONTAINS(err.text, "step cache (line 3): filename is ");
-        CHECK_CONTAINS(err.text, "write the whole path of a file");
+        CHECK_CONTAINS(err.text, "write the absolute path of a file");
         stg_bump_finish(&bump);
         stg_pipeline_spec_destroy(spec);
     }

@@ -87,11 +87,12 @@ static void what_is_wrong_with_a_listing_is_said_with_its_line(void)
     check_refused("relative", STAGER_INVALID_ARGUMENT,
                   "relative: line 4: b is a relative path");
     put("scheme", "%s/a\nnone://b\n");
-    check_refused("scheme", STAGER_UNIMPLEMENTED, "scheme: line 2: none://b: no storage");
+    check_refused("scheme", STAGER_UNIMPLEMENTED,
+                  "scheme: line 2: none://b: unknown scheme");
     STG_TEST_FILE("binary", "/a\n/\0\n");
     check_refused("binary", STAGER_INVALID_ARGUMENT, "binary: line 2: a NUL byte");
     STG_TEST_FILE("empty", "\n\r\n# nothing\n");
-    check_refused("empty", STAGER_INVALID_ARGUMENT, "empty: it has no line");
+    check_refused("empty", STAGER_INVALID_ARGUMENT, "empty: the file is empty");
     check_refused("gone", STAGER_NOT_FOUND, "/gone");
     check_refused("", STAGER_INVALID_ARGUMENT, "is a directory");
 }

@@ -62,24 +62,23 @@ static void mistakes_are_found_before_anything_runs(void)
     check_refused("- shard: {num_shards: 3, index: 3}\n",
                   "step shard (line 3): index is 3; with num_shards 3 it must be from 0 "
                   "to 2");
-    check_refused("- enumerate: {name: value}\n",
-                  "step enumerate (line 3): there is a component value already; choose "
-                  "another `name`");
-    check_refused("- enumerate\n- enumerate\n",
-                  "step enumerate (line 4): there is a component index already; choose "
-                  "another `name`");
+    check_refused(
+        "- enumerate: {name: value}\n",
+        "step enumerate (line 3): component value already exists; choose another `name`");
+    check_refused(
+        "- enumerate\n- enumerate\n",
+        "step enumerate (line 4): component index already exists; choose another `name`");
     check_refused("- unbatch\n",
-                  "step unbatch (line 3): component value has no dimension "
-                  "that could become elements; put it after `batch`");
+                  "step unbatch (line 3): component value is a scalar and cannot be "
+                  "split into elements; put this step after `batch`");
     check_refused("- rebatch: {batch_size: 2}\n",
-                  "step rebatch (line 3): component value has no dimension that could "
-                  "become elements; put it after `batch`");
+                  "step rebatch (line 3): component value is a scalar and cannot be "
+                  "split into elements; put this step after `batch`");
     check_refused("- batch: {batch_size: 2}\n- rebatch: {drop_remainder: true}\n",
                   "step rebatch (line 4): batch_size is missing");
-    check_refused(
-        "- shuffle_and_repeat: {buffer_size: 3, count: 0}\n",
-        "step shuffle_and_repeat (line 3): count is 0; it must be 1 or more, or "
-        "-1: without end");
+    check_refused("- shuffle_and_repeat: {buffer_size: 3, count: 0}\n",
+                  "step shuffle_and_repeat (line 3): count is 0; it must be 1 or more, "
+                  "or -1 to repeat forever");
 }
 
 static void check_load_error(const char *step, const char *why)
@@ -330,8 +329,9 @@ static void one_more_than_max_ignored_ends_the_pass_with_the_item_in_the_error(v
     int n;
     CHECK_INT(count_good(dataset, &n, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_INT(n, 3);
-    CHECK_CONTAINS(err.text, "step ignore_errors (line 4): there are more than "
-                             "max_ignored 2 errors in this epoch");
+    CHECK_CONTAINS(
+        err.text,
+        "step ignore_errors (line 4): more than max_ignored 2 errors in this epoch");
     CHECK_CONTAINS(err.text, "/bad: line 6 ");
     CHECK_INT(stg_dataset_n_ignored(dataset), 2);
     stg_dataset_destroy(dataset);

@@ -53,8 +53,8 @@ static void images_of_files_become_batches(void)
                                   "[[[15] [15]] [[20] [20]] [[25] [25]]]]\n");
         char *error = stg_test_yaml_error(text);
         CHECK_CONTAINS(error, "2.png");
-        CHECK_CONTAINS(error, "node crop (random_resized_crop): the 6 bytes are no JPEG "
-                              "or PNG, but GIF");
+        CHECK_CONTAINS(error, "node crop (random_resized_crop): the 6 bytes are not a "
+                              "JPEG or PNG image, but GIF");
         free(error);
     }
 }

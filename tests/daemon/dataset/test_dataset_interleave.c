@@ -338,12 +338,12 @@ static void what_is_wrong_is_said_when_the_file_is_checked(void)
          "1 to 256"},
         {FILES "- interleave: {reader: text_line, cycle_length: 2, num_parallel_calls: "
                "3}\n",
-         "step interleave (line 3): num_parallel_calls is 3, but no more than "
-         "cycle_length, 2, have anything to do: lower it, or write -1"},
+         "step interleave (line 3): num_parallel_calls is 3, more than cycle_length 2: "
+         "lower it, or write -1"},
         {"dataset:\n- range: {stop: 3}\n- interleave: {reader: text_line}\n",
-         "step interleave (line 3): step text_line (line 3): it reads the files that a "
-         "step before it names: put "
-         "`files` before it, and nothing between them that makes other elements"},
+         "step interleave (line 3): step text_line (line 3): its input must be file "
+         "names: put `files` before it, with no step between them that changes the "
+         "elements"},
         {FILES "- parallel_interleave: {reader: text_line}\n",
          "p:3:24: dataset[1].parallel_interleave.cycle_length: missing; add "
          "\"cycle_length: ...\" here"},

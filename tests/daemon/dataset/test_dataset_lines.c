@@ -397,7 +397,7 @@ static void a_file_that_cannot_be_read_fails_the_source_for_good(void)
     CHECK_INT(mkfifo(stg_test_path("pipe"), 0644), 0);
     struct stg_test_spec pipe = {0};
     stg_test_lines(&pipe, stg_test_path("pipe"));
-    check_failure(&pipe, STAGER_INVALID_ARGUMENT, "no regular file");
+    check_failure(&pipe, STAGER_INVALID_ARGUMENT, "not a regular file");
 
     /* Nothing is mapped at address 0: the kernel returns EIO. */
     struct stg_test_spec broken = {0};
@@ -407,7 +407,7 @@ static void a_file_that_cannot_be_read_fails_the_source_for_good(void)
 
     struct stg_test_spec device = {0};
     stg_test_lines(&device, "/dev/zero");
-    check_failure(&device, STAGER_INVALID_ARGUMENT, "no regular file");
+    check_failure(&device, STAGER_INVALID_ARGUMENT, "not a regular file");
 }
 
 /* TFD-E1 */
@@ -508,10 +508,10 @@ static void no_file_is_an_error_with_a_reason(void)
     snprintf(want, sizeof(want), "no files matched %s/*.csv", stg_test_dir());
     check_list_error(stg_test_path("*.csv"), STAGER_NOT_FOUND, want);
     check_list_error(stg_test_path("none"), STAGER_NOT_FOUND, "no files matched ");
-    snprintf(want, sizeof(want), "there is no gone in %s", stg_test_dir());
+    snprintf(want, sizeof(want), "gone does not exist in %s", stg_test_dir());
     check_list_error(stg_test_path("gone/*.csv"), STAGER_NOT_FOUND, want);
     check_list_error(stg_test_path("gone/none.csv"), STAGER_NOT_FOUND, want);
-    check_list_error(stg_test_path("a/*.csv"), STAGER_NOT_FOUND, "is no directory");
+    check_list_error(stg_test_path("a/*.csv"), STAGER_NOT_FOUND, "is not a directory");
 }
 
 static void a_view_needs_no_copy(void)

@@ -145,17 +145,17 @@ static void mistakes_in_the_graph_are_found_when_it_is_applied(void)
                           "step map (line 3): output.x, line 3");
     stg_test_yaml_refused(RANGE(2) "- map: {graph: {v: {op: variable, shape: [1]}}, "
                                    "output: v}\n",
-                          "no variables");
+                          "cannot have variables");
     stg_test_yaml_refused(RANGE(2) "- map: {graph: {a: {op: abs, input: \"staged:x\"}}, "
                                    "output: a}\n",
-                          "no staged tensors");
+                          "not staged tensors");
     stg_test_yaml_refused(RANGE(2) "- map: {output: value, num_parallel_calls: 0}\n",
-                          "from 1 to 256, or auto");
+                          "must be 1 to 256, or auto");
     stg_test_yaml_refused(RANGE(2) "- map: {output: value, num_parallel_calls: all}\n",
-                          "from 1 to 256, or auto");
+                          "must be 1 to 256, or auto");
     stg_test_yaml_refused(RANGE(2) "- map_and_batch: {output: value, batch_size: 2, "
                                    "num_parallel_calls: 2, num_parallel_batches: 2}\n",
-                          "exclude one another");
+                          "cannot both be set");
     stg_test_yaml_refused(RANGE(2) "- filter: {predicate: value}\n",
                           "predicate value is int64 []; it must be one bool");
 }
@@ -437,7 +437,7 @@ static void a_vocabulary_that_cannot_be_read_ends_the_pass_before_it_begins(void
     CHECK_INT(stg_dataset_create(&spec->spec, &env, &dataset, &err),
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "step map (line 4): node words (vocabulary)");
-    CHECK_CONTAINS(err.text, "line 3 is \"a\" again");
+    CHECK_CONTAINS(err.text, "line 3 repeats \"a\"");
     unlink(stg_test_path("words"));
     CHECK_INT(stg_dataset_create(&spec->spec, &env, &dataset, &err), -STAGER_NOT_FOUND);
     stg_test_file("words", many, sizeof(many));

@@ -69,8 +69,8 @@ static void an_element_larger_than_its_padding_is_an_error_with_its_place(void)
     char *error = stg_test_yaml_error(elements(steps));
     CHECK_CONTAINS(error, "lines.txt: line 5 (offset 13)");
     CHECK_CONTAINS(error, "step padded_batch (line 5)");
-    CHECK_CONTAINS(error, "component ids of shape [4] is larger than what it is padded "
-                          "to: dimension 0 has 4 elements, and is to have 3");
+    CHECK_CONTAINS(error, "component ids of shape [4] is larger than its padded shape: "
+                          "dimension 0 has 4 elements; the padded shape has 3");
     free(error);
 }
 
@@ -91,13 +91,13 @@ static void inner_dimensions_are_padded_too(void)
 static void mistakes_in_paddings_are_found_when_it_is_applied(void)
 {
     refuse("- padded_batch: {batch_size: 2, padded_shapes: {ids: [3, 3]}}",
-           "padded_shapes of ids: not a list of as many dimensions; the component has "
+           "padded_shapes of ids: the number of dimensions differs; the component has "
            "shape [?]");
     refuse("- padded_batch: {batch_size: 2, padded_shapes: {ids: [-2]}}",
-           "a dimension that is none");
+           "a dimension is not valid");
     refuse("- batch: {batch_size: 1, drop_remainder: true}\n"
            "- padded_batch: {batch_size: 2, padded_shapes: [0, 3]}",
-           "a dimension smaller than the component's");
+           "a dimension is smaller than that of the component");
     refuse("- padded_batch: {batch_size: 2, padded_shapes: {id: [3]}}",
            "padded_shapes: the element has no component \"id\"; did you mean \"ids\"?");
     refuse("- padded_batch: {batch_size: 2, padding_values: {ids: 1.5}}",
@@ -222,9 +222,9 @@ static void mistakes_in_buckets_are_found_when_it_is_applied(void)
     refuse(BUCKETS "bucket_boundaries: [2, 4], bucket_batch_sizes: [2, 2]}",
            "2 bucket_batch_sizes for 2 bucket_boundaries; there must be one more");
     refuse(BUCKETS "bucket_boundaries: [4, 4], bucket_batch_sizes: [2, 2, 2]}",
-           "bucket_boundaries 4 and 4: they must rise");
+           "bucket_boundaries 4 and 4: they must increase");
     refuse(BUCKETS "bucket_batch_sizes: [2], pad_to_bucket_boundary: true}",
-           "pad_to_bucket_boundary without bucket_boundaries");
+           "pad_to_bucket_boundary needs bucket_boundaries");
     refuse("- bucket_by_sequence_length: {element_length: word, bucket_batch_sizes: [2]}",
            "did you mean \"words\"?");
     refuse("- map: {graph: {x: {op: constant, value: 1.5}}, output: {x: x}}\n"

@@ -79,10 +79,10 @@ static void a_quote_inside_of_a_field_opens_nothing(void)
 
 static void an_unclosed_quote_is_reported_at_the_end(void)
 {
-    check_text(&plain, 0, "a\nb,\"c\nd",
-               "0[a]\n!INVALID_ARGUMENT record 1 (offset 2): the file ends inside of "
-               "quotes: a quote is not closed, or was not meant as one (see "
-               "use_quote_delim)\n");
+    check_text(
+        &plain, 0, "a\nb,\"c\nd",
+        "0[a]\n!INVALID_ARGUMENT record 1 (offset 2): the file ends inside a quoted "
+        "field: a quote is not closed, or belongs to the data (see use_quote_delim)\n");
 }
 
 static void a_header_is_left_out_and_counted(void)
@@ -93,30 +93,24 @@ static void a_header_is_left_out_and_counted(void)
     check_text(&with_header, 0, "h\n", "");
     check_text(&with_header, 0, "h", "");
     check_text(&with_header, 0, "",
-               "!INVALID_ARGUMENT record 0 (offset 0): there is no header: the file is "
-               "empty\n");
+               "!INVALID_ARGUMENT record 0 (offset 0): the header is missing: the file "
+               "is empty\n");
 }
 
 static void a_record_above_the_limit_is_passed_over(void)
 {
-    check_text(
-        &plain, 5, "12345\n123456\n12345\r\n\"12\n5\"\nx",
-        "0[12345]\n"
-        "!INVALID_ARGUMENT record 1 (offset 6): the record has 6 bytes, more than "
-        "the 5 that a record may have: it was skipped; do this\n"
-        "2[12345]\n"
-        "!INVALID_ARGUMENT record 3 (offset 20): the record has 6 bytes, more than "
-        "the 5 that a record may have: it was skipped; do this\n"
-        "4[x]\n");
+    check_text(&plain, 5, "12345\n123456\n12345\r\n\"12\n5\"\nx",
+               "0[12345]\n!INVALID_ARGUMENT record 1 (offset 6): the record has 6 bytes, "
+               "more than the limit of 5: it was skipped; do "
+               "this\n2[12345]\n!INVALID_ARGUMENT record 3 (offset 20): the record has 6 "
+               "bytes, more than the limit of 5: it was skipped; do this\n4[x]\n");
     check_text(&plain, 5, "a\n\"123456789\n\nabc",
-               "0[a]\n"
-               "!INVALID_ARGUMENT record 1 (offset 2): the record has 15 bytes, the last "
-               "of them inside of quotes, more than the 5 that a record may have: it was "
+               "0[a]\n!INVALID_ARGUMENT record 1 (offset 2): the record has 15 bytes, "
+               "the last of them inside a quoted field, more than the limit of 5: it was "
                "skipped; do this\n");
-    check_text(
-        &with_header, 5, "a long header\nx\n",
-        "!INVALID_ARGUMENT record 0 (offset 0): the record has 13 bytes, more than "
-        "the 5 that a record may have: it was skipped; do this\n1[x]\n");
+    check_text(&with_header, 5, "a long header\nx\n",
+               "!INVALID_ARGUMENT record 0 (offset 0): the record has 13 bytes, more "
+               "than the limit of 5: it was skipped; do this\n1[x]\n");
 }
 
 /* ---- compared with another splitter ---- */

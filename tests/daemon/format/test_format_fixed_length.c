@@ -57,24 +57,20 @@ static void a_file_may_hold_no_record(void)
 
 #define RAGGED(header, record, footer)                                                   \
     "bytes, which is not a header of " #header ", records of " #record                   \
-    " and a footer of " #footer ": it was truncated, or record_bytes, header_bytes or "  \
-    "footer_bytes is another\n"
+    " and a footer of " #footer ": it is truncated, or record_bytes, header_bytes or "   \
+    "footer_bytes is wrong\n"
 
 static void a_ragged_file_is_reported_after_its_whole_records(void)
 {
     check_fixed(
         2, 0, 0, "aab",
-        "0@0[aa]\n!DATA_LOSS record 1 (offset 2): the file ends with its 3 " RAGGED(0, 2,
-                                                                                    0));
-    check_fixed(
-        2, 3, 0, "hh",
-        "!DATA_LOSS record 0 (offset 2): the file ends with its 2 " RAGGED(3, 2, 0));
-    check_fixed(
-        3, 1, 2, "haaaf",
-        "!DATA_LOSS record 0 (offset 1): the file ends with its 5 " RAGGED(1, 3, 2));
-    check_fixed(
-        3, 1, 2, "hf",
-        "!DATA_LOSS record 0 (offset 1): the file ends with its 2 " RAGGED(1, 3, 2));
+        "0@0[aa]\n!DATA_LOSS record 1 (offset 2): the file has 3 " RAGGED(0, 2, 0));
+    check_fixed(2, 3, 0, "hh",
+                "!DATA_LOSS record 0 (offset 2): the file has 2 " RAGGED(3, 2, 0));
+    check_fixed(3, 1, 2, "haaaf",
+                "!DATA_LOSS record 0 (offset 1): the file has 5 " RAGGED(1, 3, 2));
+    check_fixed(3, 1, 2, "hf",
+                "!DATA_LOSS record 0 (offset 1): the file has 2 " RAGGED(1, 3, 2));
 }
 
 /* ---- read_file ---- */
@@ -91,10 +87,9 @@ static void a_file_above_the_limit_is_passed_over(void)
 {
     struct stg_format_config config = {.advice = "do this", .max_record_bytes = 4};
     read_text(&stg_format_read_file, config, "1234", "0@0[1234]\n");
-    read_text(
-        &stg_format_read_file, config, "12345",
-        "!INVALID_ARGUMENT the file has 5 bytes, more than the 4 bytes that a record "
-        "may have: it was skipped; do this\n");
+    read_text(&stg_format_read_file, config, "12345",
+              "!INVALID_ARGUMENT the file has 5 bytes, more than the limit of 4 bytes: "
+              "it was skipped; do this\n");
 }
 
 /* ---- jsonl: text_line without blank lines ---- */

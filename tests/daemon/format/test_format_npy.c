@@ -137,7 +137,7 @@ static void what_is_not_read_is_refused_by_name(void)
 {
     const struct stg_npy_options grid = row(STAGER_FLOAT32, 2, 2, 3);
     const int invalid = -STAGER_INVALID_ARGUMENT;
-    REFUSED(&grid, npy_grid_fortran, invalid, "the order of Fortran");
+    REFUSED(&grid, npy_grid_fortran, invalid, "Fortran order");
     REFUSED(&grid, npy_scalar, invalid, "a single value");
     REFUSED(&grid, npy_objects, invalid, "\"|O\", Python objects");
     REFUSED(&grid, npy_fields, invalid, "several fields");
@@ -149,7 +149,7 @@ static void what_is_not_read_is_refused_by_name(void)
     REFUSED(&other, npy_grid, invalid,
             "its rows are float32 of shape [2, 3], not float32 of shape [2, 4]");
     const struct stg_npy_options hollow = row(STAGER_FLOAT32, 1, -1, 0);
-    REFUSED(&hollow, npy_hollow, invalid, "its rows hold nothing");
+    REFUSED(&hollow, npy_hollow, invalid, "its rows are empty");
 }
 
 static void a_file_that_is_truncated_or_too_long_is_reported(void)
@@ -167,9 +167,9 @@ static void a_file_that_is_truncated_or_too_long_is_reported(void)
     unsigned char longer[sizeof(npy_grid) + 1] = {0};
     memcpy(longer, npy_grid, sizeof(npy_grid));
     REFUSED(&options, longer, -STAGER_DATA_LOSS,
-            "record 5 (offset 248): the file goes on behind its last row");
+            "record 5 (offset 248): the file continues after its last row");
     REFUSED(&options, "this is text", -STAGER_DATA_LOSS,
-            "header (offset 0): it is no NumPy file");
+            "header (offset 0): it is not a NumPy file");
     unsigned char damaged[sizeof(npy_grid)];
     memcpy(damaged, npy_grid, sizeof(npy_grid));
     memset(memchr(damaged, '(', sizeof(damaged)), '?', 1);

@@ -234,9 +234,8 @@ static void a_bad_line_is_reported_with_line_offset_length_and_limit(void)
         stg_format_text_line.next(opened.reader, 4, false, begin, end, &records, &err),
         0);
     CHECK_INT(records.bad.code, -STAGER_INVALID_ARGUMENT);
-    CHECK_STR(records.bad.text,
-              "line 2 (offset 4): the line has 16 bytes, more than the 8 that a line may "
-              "have: it was skipped; do this");
+    CHECK_STR(records.bad.text, "line 2 (offset 4): the line has 16 bytes, more than the "
+                                "limit of 8: it was skipped; do this");
     CHECK_INT(
         stg_format_text_line.next(opened.reader, 4, false, begin, end, &records, &err),
         0);

@@ -209,8 +209,8 @@ static void a_damaged_length_costs_the_rest_of_the_file(void)
     file.data[21] ^= 1;
     file.data[8] ^= 128;
     check_file(&file, "!DATA_LOSS record 0 (offset 0): its length does not match its "
-                      "checksum: this is no TFRecord file, or it is compressed (see "
-                      "compression_type), or damaged; the rest of the file is lost\n");
+                      "checksum: the file is not a TFRecord file, is compressed (see "
+                      "compression_type) or is damaged; the rest of it is lost\n");
     free(file.data);
 }
 
@@ -234,8 +234,8 @@ static void a_file_truncated_at_any_byte_is_reported(void)
                      before[i], i, at, n - at);
         else
             snprintf(want, sizeof(want),
-                     "%s!DATA_LOSS record %zu (offset %zu): the file ends inside of the "
-                     "record, which has %d bytes\n",
+                     "%s!DATA_LOSS record %zu (offset %zu): the file ends inside this "
+                     "record of %d bytes\n",
                      before[i], i, at, bytes[i]);
         struct stg_test_memory source = stg_test_memory(file.data, file.n);
         struct stg_test_records records =
@@ -260,9 +260,8 @@ static void a_huge_length_that_is_well_signed_takes_no_memory(void)
         file.n += 4;
         char want[300];
         snprintf(want, sizeof(want),
-                 "0@0 first\n"
-                 "!DATA_LOSS record 1 (offset 21): the file ends inside of the record, "
-                 "which has %llu bytes\n",
+                 "0@0 first\n!DATA_LOSS record 1 (offset 21): the file ends inside this "
+                 "record of %llu bytes\n",
                  (unsigned long long)lengths[i]);
         check_file(&file, want);
         free(file.data);
@@ -276,11 +275,8 @@ static void a_record_above_the_limit_is_passed_over(void)
     struct stg_test_records records =
         stg_test_read_all_ways(format, small, file.data, file.n);
     char *got = as_text(&records);
-    CHECK_STR(got,
-              "0@0 first\n"
-              "!INVALID_ARGUMENT record 1 (offset 21): the record has 10 bytes, more "
-              "than the 9 that a record may have: it was skipped; do this\n"
-              "2@47 3\n");
+    CHECK_STR(got, "0@0 first\n!INVALID_ARGUMENT record 1 (offset 21): the record has 10 "
+                   "bytes, more than the limit of 9: it was skipped; do this\n2@47 3\n");
     free(got);
     stg_test_records_finish(&records);
     free(file.data);

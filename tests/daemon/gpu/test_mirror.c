@@ -74,11 +74,11 @@ static void refused(const char *what, const char *because)
 
 static void a_beginning_that_makes_no_sense_is_refused(void)
 {
-    refused("another_magic", "makes no sense");
-    refused("a_code_that_is_none", "makes no sense");
-    refused("too_little", "makes no sense");
-    refused("too_much", "makes no sense");
-    refused("no_memory", "makes no sense");
+    refused("another_magic", "malformed message");
+    refused("a_code_that_is_none", "malformed message");
+    refused("too_little", "malformed message");
+    refused("too_much", "malformed message");
+    refused("no_memory", "malformed message");
     refused("many", "before it was ready");
     refused("a_short_message", "before it was ready");
     refused("dies", "before it was ready");

@@ -22,7 +22,7 @@ static void a_group_above_limits_the_budget(void)
     CHECK_OK(stg_limit_check_memory(root, 0, &err), err);
     CHECK_INT(stg_limit_check_memory(root, 1024 * MIB, &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "memory_budget is 1024.0 MiB");
-    CHECK_CONTAINS(err.text, "has 512.0 MiB");
+    CHECK_CONTAINS(err.text, "of the control group is 512.0 MiB");
     CHECK_CONTAINS(err.text, "/sys/fs/cgroup/machine/pod/memory.max");
     CHECK_CONTAINS(err.text, "to at most 512MiB");
     CHECK_CONTAINS(err.text, "MemoryMax= of the unit or the memory limit of the "
@@ -39,7 +39,7 @@ static void version_1_limits_it_too(void)
                     "268435456\n");
     CHECK_OK(stg_limit_check_memory(root, 256 * MIB, &err), err);
     CHECK_INT(stg_limit_check_memory(root, 257 * MIB, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, "has 256.0 MiB");
+    CHECK_CONTAINS(err.text, "of the control group is 256.0 MiB");
     fake_root_end();
 }
 

@@ -64,12 +64,12 @@ static void an_unknown_cpu_is_refused_with_a_list_of_the_existing_ones(void)
 {
     struct stg_thread_pool_spec spec = spec_of("io");
     spec.cpus = "0,1000-1001";
-    refuse(&spec, 1, "1000-1001 are not here; this machine has 0");
+    refuse(&spec, 1, "1000-1001 are not available; this machine has 0");
     spec.cpus = "0;1";
-    refuse(&spec, 1, "is no list of CPUs");
+    refuse(&spec, 1, "is not a list of CPUs");
     spec.cpus = "";
     spec.numa_node = 77;
-    refuse(&spec, 1, "numa_node 77 is not here");
+    refuse(&spec, 1, "numa_node 77 does not exist");
     struct stg_thread_pool_spec two[] = {spec_of("io"), spec_of("io")};
     refuse(two, 2, "same global_name");
 }

@@ -131,8 +131,8 @@ static void a_share_that_is_too_small_for_any_batch_is_refused_with_numbers_that
          "+ 1) x the least bytes of a batch, 65536 = 0.4 MiB do not fit stagerd's "
          "default_pipeline_memory of 0.3 MiB: give the pipeline a memory_budget of 1MiB"},
         {"max_batch_bytes: 4000000000000000000",
-         "x max_batch_bytes 4000000000000000000 = 19073486328125.0 MiB are more than can "
-         "be counted: lower max_batch_bytes"},
+         "x max_batch_bytes 4000000000000000000 = 19073486328125.0 MiB exceed any "
+         "memory: lower max_batch_bytes"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char text[256];
@@ -243,7 +243,7 @@ static void mistakes_are_reported_with_file_and_line(void)
     refuse("dataset:\n  - range: {stop: 1}\n  - unbatch: {size: 1}\n",
            -STAGER_INVALID_ARGUMENT, "unknown key \"size\"; known here: none");
     refuse("dataset:\n  - range: {stop: 1}\n  - enumerate: {name: \"a:1\"}\n",
-           -STAGER_INVALID_ARGUMENT, "enumerate.name: \"a:1\": not a name");
+           -STAGER_INVALID_ARGUMENT, "enumerate.name: \"a:1\": not a valid name");
     refuse("dataset:\n  - range: {stop: 1}\nstaged: {feed_dict: 3}\n",
            -STAGER_INVALID_ARGUMENT, "expected a mapping by name, or a list");
 }
@@ -270,7 +270,7 @@ static void a_pipeline_too_large_for_the_reply_to_open_is_refused(void)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%sfeature%d: value",
                       i > 0 ? ", " : "", i);
     snprintf(text + n, sizeof(text) - (size_t)n, "}}\n");
-    refuse(text, -STAGER_INVALID_ARGUMENT, "900 features do not fit");
+    refuse(text, -STAGER_INVALID_ARGUMENT, "900 features exceed");
 }
 
 static void a_pipeline_without_batch_is_advised_to_have_one(void)
@@ -395,7 +395,7 @@ static void a_vocabulary_is_read_with_the_rights_of_the_applier(void)
     refuse(text, -STAGER_NOT_FOUND, "node t (vocabulary), line 3");
     write_words(path, "1\n1\n", 0644);
     lookup_text(text, path);
-    refuse(text, -STAGER_INVALID_ARGUMENT, "line 2 is \"1\" again, as line 1");
+    refuse(text, -STAGER_INVALID_ARGUMENT, "line 2 repeats \"1\" of line 1");
     unlink(path);
 }
 

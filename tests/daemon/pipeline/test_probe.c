@@ -117,9 +117,9 @@ static void contents_that_the_reader_refuses_are_a_problem(void)
 {
     begin();
     put("empty", "", 0, 0644);
-    CHECK_CONTAINS(problems(getuid(), "empty", LINES), "holds no record");
+    CHECK_CONTAINS(problems(getuid(), "empty", LINES), "has no records");
     CHECK_CONTAINS(problems(getuid(), "empty", "  - csv: {header: true}\n"),
-                   "there is no header: the file is empty");
+                   "the header is missing: the file is empty");
     put("plain", "1\n2\n", 4, 0644);
     CHECK_CONTAINS(
         problems(getuid(), "plain", "  - text_line: {compression_type: gzip}\n"),

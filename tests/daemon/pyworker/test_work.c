@@ -270,11 +270,12 @@ static void an_answer_that_is_no_batch_costs_the_worker_its_place(void)
         struct stg_err err = {0};
         int woken = atomic_load(&n_woken);
         CHECK_INT(call(workers, true, &err), -STAGER_ABORTED);
-        CHECK_CONTAINS(err.text, "m:f: its worker, pid 17, answered with no batch");
+        CHECK_CONTAINS(err.text,
+                       "m:f: its worker, pid 17, answered with a malformed batch");
         CHECK(stg_worker_is_disconnected(hand.worker));
         CHECK(atomic_load(&n_woken) > woken);
         CHECK_INT(call(workers, true, &err), -STAGER_FAILED_PRECONDITION);
-        CHECK_CONTAINS(err.text, "the last one, pid 17, answered with no batch");
+        CHECK_CONTAINS(err.text, "the last one, pid 17, answered with a malformed batch");
         dismiss(&hand);
         stg_workers_unref(workers);
     }
@@ -301,7 +302,7 @@ static void a_worker_that_answers_with_an_error_or_another_shape_keeps_its_place
     struct stg_err err = {0};
     struct hand hand = hire(workers, another_shape);
     CHECK_INT(call(workers, false, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, "value is int64 [999], and was declared int64 [1000]");
+    CHECK_CONTAINS(err.text, "value is int64 [999], but was declared as int64 [1000]");
     CHECK(!stg_worker_is_disconnected(hand.worker));
     dismiss(&hand);
     hand = hire(workers, says_no);
@@ -372,11 +373,11 @@ static void a_worker_that_dies_or_hangs_costs_its_batch(void)
     struct stg_err err = {0};
     struct hand dead = hire(workers, dies);
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
-    CHECK_CONTAINS(err.text, "died or left in the middle of a call");
+    CHECK_CONTAINS(err.text, "exited during a call");
     dismiss(&dead);
     struct hand stuck = hire(workers, hangs);
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
-    CHECK_CONTAINS(err.text, "was still at work after timeout_millis 50");
+    CHECK_CONTAINS(err.text, "was still working after timeout_millis 50");
     CHECK(stg_worker_is_disconnected(stuck.worker));
     dismiss(&stuck);
     struct stg_workers_counts counts;
@@ -451,7 +452,7 @@ static void a_worker_that_answers_without_a_request_is_disconnected(void)
     struct stg_err err = {0};
     struct hand hand = hire(workers, answers_the_next);
     CHECK_INT(call(workers, false, &err), -STAGER_ABORTED);
-    CHECK_CONTAINS(err.text, "answered what was not asked");
+    CHECK_CONTAINS(err.text, "sent an unexpected answer");
     CHECK(stg_worker_is_disconnected(hand.worker));
     dismiss(&hand);
     stg_workers_unref(workers);
@@ -477,7 +478,7 @@ static void a_worker_beyond_the_limit_is_not_admitted(void)
         CHECK_OK(stg_workers_admit(workers, 17, 2, &all[i], &channels[i], &err), err);
     CHECK_INT(stg_workers_admit(workers, 18, 2, &none, &channel, &err),
               -STAGER_ALREADY_EXISTS);
-    CHECK_CONTAINS(err.text, "pipeline p has 2 workers, and needs no more");
+    CHECK_CONTAINS(err.text, "pipeline p has all of the 2 workers");
     CHECK_OK(stg_workers_admit(workers, 18, 0, &all[2], &channels[2], &err), err);
     stg_worker_leave(all[0]);
     stg_worker_leave(all[1]);
@@ -515,7 +516,7 @@ static void a_free_worker_that_is_found_lost_costs_no_batch(void)
     }
     dismiss(&good);
     CHECK_INT(call(workers, false, &err), -STAGER_FAILED_PRECONDITION);
-    CHECK_CONTAINS(err.text, "the last one, pid 17, answered what was not asked");
+    CHECK_CONTAINS(err.text, "the last one, pid 17, sent an unexpected answer");
     stg_workers_unref(workers);
 }
 
@@ -575,7 +576,7 @@ static void the_exit_of_a_worker_is_reported_by_its_parent(void)
 
 static void a_worker_whose_exit_is_not_reported_costs_its_batch(void)
 {
-    check_ending(0, true, "died or left in the middle of a call");
+    check_ending(0, true, "exited during a call");
 }
 
 static const struct stg_test tests[] = {

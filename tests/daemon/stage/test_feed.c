@@ -46,11 +46,11 @@ static void a_feed_that_cannot_be_is_refused(void)
     refuse(PLACEHOLDER IDENTITY, "y: y", "\"p:1\": {value: [[1.0, 2.0]]}",
            "the node has 1 outputs");
     refuse(PLACEHOLDER IDENTITY, "y: y", "p: {tensor: \"value\"}",
-           "\"value\" is int64 [4], and the tensor it replaces float32 [?, 2]");
+           "\"value\" is int64 [4], but the tensor that it replaces is float32 [?, 2]");
     refuse(PLACEHOLDER IDENTITY, "y: y", "p: {value: [1.0, 2.0]}",
-           "the value is float32 [2], and the tensor it replaces float32 [?, 2]");
+           "the value is float32 [2], but the tensor that it replaces is float32 [?, 2]");
     refuse(PLACEHOLDER IDENTITY, "y: y", "p: {value: 1.0}",
-           "the value is float32 [], and");
+           "the value is float32 [], but");
     refuse(PLACEHOLDER IDENTITY, "y: y", "p: {value: [[x, y]]}", "feed_dict.p, line");
     refuse(PLACEHOLDER IDENTITY, "y: y",
            "p: {value: [[1.0, 2.0]]}, \"p:0\": {value: [[1.0, 2.0]]}",
@@ -148,7 +148,7 @@ static void a_value_of_another_kind_is_refused_with_both(void)
     static const float floats[20000];
     static const int64_t bad[] = {0, 3, 2}, far[] = {0, 1, 200}, good[] = {0, 1, 2};
     refuse_value(definition, STAGER_INVALID_ARGUMENT,
-                 "is int32 [1, 2], and the tensor is float32 [?, 2]",
+                 "is int32 [1, 2], but the tensor is float32 [?, 2]",
                  (struct stg_request){.name = "p",
                                       .dtype = STAGER_INT32,
                                       .ndim = 2,
@@ -169,14 +169,15 @@ static void a_value_of_another_kind_is_refused_with_both(void)
                                       .shape = {-1, 2},
                                       .data = floats,
                                       .data_bytes = 8});
-    refuse_value(definition, STAGER_INVALID_ARGUMENT, "has 8 bytes, and",
+    refuse_value(definition, STAGER_INVALID_ARGUMENT, "has 8 bytes, but",
                  (struct stg_request){.name = "p",
                                       .dtype = STAGER_FLOAT32,
                                       .ndim = 2,
                                       .shape = {2, 2},
                                       .data = floats,
                                       .data_bytes = 8});
-    refuse_value(definition, STAGER_INVALID_ARGUMENT, "larger than the 61440 bytes",
+    refuse_value(definition, STAGER_INVALID_ARGUMENT,
+                 "larger than the limit of 61440 bytes",
                  (struct stg_request){.name = "p",
                                       .dtype = STAGER_FLOAT32,
                                       .ndim = 2,
@@ -211,7 +212,7 @@ static void a_value_of_another_kind_is_refused_with_both(void)
                  (struct stg_request){.name = "fixed", .dtype = STAGER_INT32});
     refuse_value(definition, STAGER_FAILED_PRECONDITION, "cannot be set by a client",
                  (struct stg_request){.name = "value", .dtype = STAGER_INT64});
-    refuse_value(definition, STAGER_NOT_FOUND, "no such node",
+    refuse_value(definition, STAGER_NOT_FOUND, "unknown node",
                  (struct stg_request){.name = "unknown", .dtype = STAGER_INT64});
     stg_definition_unref(definition);
 }

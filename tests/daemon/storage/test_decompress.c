@@ -319,23 +319,25 @@ static void what_is_wrong_is_said(void)
     memcpy(copy, text_gzip, sizeof(text_gzip));
     copy[sizeof(text_gzip) - 6] ^= 1;
     check_message("gzip", copy, sizeof(text_gzip),
-                  "its data do not match their checksum");
+                  "its data does not match its checksum");
     static unsigned char zlib[sizeof(text_zlib)];
     for (size_t back = 1; back <= 4; back++) {
         memcpy(zlib, text_zlib, sizeof(zlib));
         zlib[sizeof(zlib) - back] ^= 1;
-        check_message("zlib", zlib, sizeof(zlib), "its data do not match their checksum");
+        check_message("zlib", zlib, sizeof(zlib), "its data does not match its checksum");
     }
-    check_message("gzip", text_gzip, sizeof(text_gzip) - 1, "the file ends inside of it");
+    check_message("gzip", text_gzip, sizeof(text_gzip) - 1, "the file ends inside it");
     memcpy(copy, text_gzip, sizeof(text_gzip));
     memcpy(copy + sizeof(text_gzip), "garbage, not gzip", 16);
-    check_message("gzip", copy, sizeof(copy), "it does not begin as such a stream does");
+    check_message("gzip", copy, sizeof(copy),
+                  "it does not begin with the header of such a stream");
     check_message(
         "gzip", "plain text, not compressed", 26,
-        "/the/file: the gzip stream at offset 0, after 0 bytes of data: it does "
-        "not begin as such a stream does; the rest of the file is lost");
+        "/the/file: the gzip stream at offset 0, after 0 bytes of data: it does not "
+        "begin with the header of such a stream; the rest of the file is lost");
     check_message("zstd", "plain text", 10, "Unknown frame descriptor");
-    check_message("lz4", "plain text", 10, "it does not begin as such a stream does");
+    check_message("lz4", "plain text", 10,
+                  "it does not begin with the header of such a stream");
     static unsigned char lz4[sizeof(text_lz4)];
     for (size_t i = 4; i < sizeof(lz4); i++) { /* each byte behind the magic */
         memcpy(lz4, text_lz4, sizeof(lz4));
@@ -344,18 +346,18 @@ static void what_is_wrong_is_said(void)
     }
     memcpy(lz4, text_lz4, sizeof(lz4));
     lz4[sizeof(lz4) - 1] ^= 1;
-    check_message("lz4", lz4, sizeof(lz4), "its data do not match their checksum");
-    check_message("snappy", "plain text", 10, "it is damaged, or no such stream");
+    check_message("lz4", lz4, sizeof(lz4), "its data does not match its checksum");
+    check_message("snappy", "plain text", 10, "it is damaged, or not a snappy stream");
     check_message("snappy", "\0\0\0\x05garbage", 11, "a block ");
     unsigned char framed[sizeof(text_framed)];
     memcpy(framed, text_framed, sizeof(framed));
     framed[14] ^= 1;
     check_message("snappy", framed, sizeof(framed),
-                  "its data do not match their checksum");
+                  "its data does not match its checksum");
     framed[10] = 2;
     check_message("snappy", framed, sizeof(framed), "a chunk is of an unknown type");
     check_message("snappy", text_snappy, sizeof(text_snappy) - 1,
-                  "the file ends inside of it");
+                  "the file ends inside it");
 }
 
 static char *make_bomb(size_t *ret_bytes)

@@ -258,7 +258,7 @@ static void an_answer_with_another_range_is_refused(void)
     start();
     check_reads(stg_test_server_url("/object/a?size=60000&wrong=1&times=1"), 60000);
     check_fails(stg_test_server_url("/object/b?size=60000&wrong=1"), -STAGER_UNAVAILABLE,
-                "answered 206 with something else");
+                "with status 206 and another range");
     stg_test_server_stop();
 }
 
@@ -341,7 +341,7 @@ static void a_server_without_ranges_serves_small_objects(void)
     check_fails(stg_test_server_url("/object/e?size=65537&whole=1"),
                 -STAGER_UNIMPLEMENTED, "raise remote.range_size to 65537, or");
     check_fails(stg_test_server_url("/object/f?size=65537&whole=chunked"),
-                -STAGER_UNIMPLEMENTED, "does not answer ranges");
+                -STAGER_UNIMPLEMENTED, "does not support ranges");
     stg_test_server_stop();
 }
 
@@ -466,7 +466,9 @@ static void secrets_are_for_the_named_users(void)
     use_store(stg_test_server_url("/object"), file, "robot", users, 1);
     CHECK_OK(open_as(url, 5, &err), err); /* games, in every Debian */
     CHECK_INT(open_as(url, 54321, &err), -STAGER_PERMISSION_DENIED);
-    CHECK_CONTAINS(err.text, "/object/a?…: user 54321 may not use what stagerd reads");
+    CHECK_CONTAINS(
+        err.text,
+        "/object/a?…: user 54321 may not use the credentials with which stagerd reads");
     CHECK_INT(stg_test_server_asked("/object/a"), 1);
     stg_stores_finish();
     stg_test_server_stop();

@@ -182,7 +182,7 @@ static void what_is_public_needs_no_key(void)
     check_reads("s3://public/data/part-0", 100011);
     CHECK_INT(stg_test_server_asked("Authorization="), 0);
     check_fails("s3://private/data/part-0", -STAGER_PERMISSION_DENIED,
-                "the server answered 403: AccessDenied, Access Denied; it was asked for "
+                "the server answered 403: AccessDenied, Access Denied; it was requested "
                 "without a key: name a credentials_file");
     stop();
 }
@@ -244,8 +244,8 @@ static void a_list_that_goes_round_is_refused(void)
     start("remote_s3.py");
     use_store("s3://loop/", "default", "eu-test-1");
     CHECK_INT(list("s3://loop/none*", &root, got, sizeof(got), &err), -STAGER_DATA_LOSS);
-    CHECK_CONTAINS(err.text, "s3://loop/none*: the list of the bucket goes on where it "
-                             "was");
+    CHECK_CONTAINS(err.text,
+                   "s3://loop/none*: the server repeats a page of the bucket's list");
     CHECK_INT(stg_test_server_asked("GET"), 2);
     stop();
 }
@@ -257,8 +257,9 @@ static void a_server_other_than_s3_is_reported(void)
     start("remote_s3.py");
     use_store("s3://html/", "default", "eu-test-1");
     CHECK_INT(list("s3://html/a*", &root, got, sizeof(got), &err), -STAGER_DATA_LOSS);
-    CHECK_STR(err.text, "s3://html/a*: the server's answer is no list of a bucket: XML, "
-                        "line 1: mismatched tag: is the endpoint one of S3?");
+    CHECK_STR(err.text,
+              "s3://html/a*: the server's answer is not a list of a bucket: XML, "
+              "line 1: mismatched tag: is the endpoint an S3 endpoint?");
     stop();
 }
 
@@ -288,7 +289,9 @@ static void keys_are_for_the_named_users(void)
     use_store("s3://private/", "default", "eu-test-1");
     CHECK_INT(stg_test_open_url("s3://private/data/part-0", &alice, &source, &err),
               -STAGER_PERMISSION_DENIED);
-    CHECK_CONTAINS(err.text, "user 54321 may not use what stagerd reads s3://private/");
+    CHECK_CONTAINS(
+        err.text,
+        "user 54321 may not use the credentials with which stagerd reads s3://private/");
     CHECK_INT(list("s3://private/data/*", &alice, got, sizeof(got), &err),
               -STAGER_PERMISSION_DENIED);
     CHECK_INT(stg_test_server_asked("GET"), 0);

@@ -125,7 +125,7 @@ static void an_invalid_page_is_refused_with_the_reason(void)
         {PAGE("<a b='1' b='2'/>"), "duplicate attribute"},
         {PAGE("<p:a/>"), "unbound prefix"},
         {PAGE("<Contents></Contents>"), "an object without a key"},
-        {PAGE("<IsTruncated>true</IsTruncated>"), "goes on, and does not say where"},
+        {PAGE("<IsTruncated>true</IsTruncated>"), "has no continuation token"},
         {PAGE("<EncodingType>url</EncodingType>" KEY("a%00")), "a key with a NUL"},
         {PAGE(KEY("&#0;")), "reference to invalid character number"},
         {PAGE(KEY("&#99999999999;")), "reference to invalid character number"},
@@ -151,8 +151,8 @@ static void an_invalid_page_is_refused_with_the_reason(void)
         CHECK_STR(page.text, "");
     }
     CHECK_STR(page_of("<html/>").err.text,
-              "the server's answer is no list of a bucket: its root is not "
-              "ListBucketResult: is the endpoint one of S3?");
+              "the server's answer is not a list of a bucket: its root is not "
+              "ListBucketResult: is the endpoint an S3 endpoint?");
     CHECK_INT(page_of_bytes("<ListBucketResult>\0</ListBucketResult>", 38).rc,
               -STAGER_DATA_LOSS);
 }
@@ -214,7 +214,7 @@ static void depth_names_and_texts_are_bounded(void)
     } rows[] = {
         {"", "<a>", "", "too deep", 4 * MIB},
         {OPEN, "<Contents>", "", "too deep", MIB},
-        {OPEN "<", "n", "/>" CLOSE, "too long names", 8 * MIB},
+        {OPEN "<", "n", "/>" CLOSE, "names are too long", 8 * MIB},
         {OPEN "<Contents><Key>", "k", "</Key></Contents>" CLOSE,
          "a key of more than 4095 bytes", 4096},
         {OPEN "<Contents><Key>", "k", "</Key></Contents>" CLOSE,
@@ -222,7 +222,8 @@ static void depth_names_and_texts_are_bounded(void)
         {OPEN "<Contents><Key>", "&#x1F600;", "</Key></Contents>" CLOSE,
          "a key of more than 4095 bytes", MIB},
         {OPEN "<IsTruncated>true</IsTruncated><NextContinuationToken>", "t",
-         "</NextContinuationToken>" CLOSE, "does not say where", STG_S3_TOKEN_BYTES},
+         "</NextContinuationToken>" CLOSE, "has no continuation token",
+         STG_S3_TOKEN_BYTES},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct page page =
