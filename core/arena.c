@@ -134,10 +134,11 @@ int stg_arena_create(uint64_t bytes, uint32_t max_extents, struct stg_arena **re
 {
     uint64_t n = bytes / STG_GRANULE_BYTES;
     if (n == 0 || n > UINT32_MAX / 2 || max_extents == 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "an arena of %" PRIu64 " bytes and %" PRIu32
-                       " extents: it needs 64 KiB to 128 TiB, and an extent",
-                       bytes, max_extents);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "an arena of %" PRIu64 " bytes and %" PRIu32
+            " extents: the size must be 64 KiB to 128 TiB, with at least one extent",
+            bytes, max_extents);
     struct stg_arena *arena = calloc(1, sizeof(*arena));
     if (arena == NULL)
         goto fail;

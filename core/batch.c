@@ -177,7 +177,7 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
     const char *name = w->base + entry->name_offset;
     if (entry->dtype != (uint32_t)dtype || entry->ndim != (uint32_t)ndim)
         return stg_err(err, -STAGER_INTERNAL,
-                       "tensor %s came as %s of rank %d, inferred was %s of rank %u",
+                       "tensor %s is %s of rank %d; the inferred type is %s of rank %u",
                        name, stg_dtype_name(dtype), ndim,
                        stg_dtype_name((int)entry->dtype), entry->ndim);
     uint64_t n;
@@ -386,7 +386,7 @@ static int check_header(const struct stg_batch_header *header, uint64_t bytes,
     if (header->magic != STG_MAGIC_BATCH)
         what = "it does not start with BTCH";
     else if (header->major != STG_LAYOUT_MAJOR)
-        what = "its layout is of another major version";
+        what = "its layout has another major version";
     else if (header->header_bytes < sizeof(*header) || header->header_bytes % 8 != 0)
         what = "header_bytes";
     else if (header->entry_bytes < sizeof(struct stg_tensor_entry) ||
@@ -436,7 +436,7 @@ static int check_strings(const struct stg_tensor_entry *entry, uint64_t n,
     if (offsets[0] != 0 || (uint64_t)offsets[n] != entry->data_bytes)
         return -1;
     if (full) {
-        *ret_what = "string offsets fall";
+        *ret_what = "string offsets decrease";
         for (uint64_t k = 0; k < n; k++) {
             if (offsets[k + 1] < offsets[k])
                 return -1;
@@ -453,7 +453,7 @@ static int check_entry(const struct stg_tensor_entry *entry, uint32_t i,
         return loss(err, i, "its name lies outside");
     if (strnlen(limits->base + entry->name_offset, (size_t)entry->name_bytes + 1) !=
         entry->name_bytes)
-        return loss(err, i, "its name does not end where it says");
+        return loss(err, i, "its name has a wrong length");
     unsigned elem_bytes = entry->dtype <= INT32_MAX ? slot_bytes((int)entry->dtype) : 0;
     if (elem_bytes == 0)
         return loss(err, i, "dtype");
@@ -473,7 +473,7 @@ static int check_entry(const struct stg_tensor_entry *entry, uint32_t i,
         return 0;
     }
     if (entry->data_bytes != n * elem_bytes)
-        return loss(err, i, "its data has not the bytes of its shape");
+        return loss(err, i, "its data does not have the size of its shape");
     if (entry->offsets_offset != 0 || entry->offsets_bytes != 0)
         return loss(err, i, "offsets without strings");
     return 0;
@@ -484,8 +484,8 @@ int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err 
     struct stg_batch_header header;
     if ((uintptr_t)base % STG_TENSOR_ALIGN != 0 || bytes < sizeof(header))
         return stg_err(err, -STAGER_DATA_LOSS,
-                       "batch is damaged: it starts at no multiple of 64 or is shorter "
-                       "than its header");
+                       "batch is damaged: it does not start at a multiple of 64, or is "
+                       "shorter than its header");
     memcpy(&header, base, sizeof(header));
     int rc = check_header(&header, bytes, err);
     if (rc < 0)
@@ -601,8 +601,8 @@ static int check_index_type(const struct part *part, int ndim, struct stg_err *e
     if (part->tensor.dtype == STAGER_INT64 && part->tensor.ndim == ndim)
         return 0;
     return misfit(err, part,
-                  ndim == 2 ? "indices are int64 of rank 2"
-                            : "row_splits and dense_shape are int64 of rank 1");
+                  ndim == 2 ? "indices must be int64 of rank 2"
+                            : "row_splits and dense_shape must be int64 of rank 1");
 }
 
 static int check_splits(const struct part *part, int64_t n_values, struct stg_err *err)
@@ -611,13 +611,13 @@ static int check_splits(const struct part *part, int64_t n_values, struct stg_er
     int64_t n = part->tensor.shape[0], before = 0;
     if (splits[0] != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "tensor %s: row_splits begin with %" PRId64 ", not with 0",
+                       "tensor %s: row_splits must begin with 0, not with %" PRId64,
                        part->name, splits[0]);
     for (int64_t i = 1; i < n; i++) {
         if (splits[i] < before)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "tensor %s: row_splits fall at row %" PRId64 ", from %" PRId64
-                           " to %" PRId64,
+                           "tensor %s: row_splits decrease at row %" PRId64
+                           ", from %" PRId64 " to %" PRId64,
                            part->name, i - 1, before, splits[i]);
         before = splits[i];
     }
@@ -636,9 +636,10 @@ static int check_ragged(const void *base, uint32_t i, bool content, struct stg_e
     if (rc < 0)
         return rc;
     if (splits.tensor.shape[0] < 1)
-        return misfit(err, &splits, "row_splits have at least one entry");
+        return misfit(err, &splits, "row_splits must have at least one entry");
     if (values.tensor.ndim < 1)
-        return misfit(err, &values, "the values of a ragged feature have rank 1 or more");
+        return misfit(err, &values,
+                      "the values of a ragged feature must have rank 1 or more");
     return content ? check_splits(&splits, values.tensor.shape[0], err) : 0;
 }
 
@@ -675,7 +676,7 @@ static int check_sparse(const void *base, uint32_t i, bool content, struct stg_e
     if (rc < 0)
         return rc;
     if (values.tensor.ndim != 1)
-        return misfit(err, &values, "the values of a sparse feature have rank 1");
+        return misfit(err, &values, "the values of a sparse feature must have rank 1");
     if (values.tensor.shape[0] != indices.tensor.shape[0])
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "tensor %s: %" PRId64 " indices for %" PRId64 " values",
@@ -716,7 +717,7 @@ int stg_batch_check_parts(const void *base, bool content, struct stg_err *err)
         int rc = 0;
         if (is_stray(base, n, i, before)) {
             struct part stray = part_at(base, i);
-            return misfit(err, &stray, "a part without the others of its feature");
+            return misfit(err, &stray, "a part without the other parts of its feature");
         }
         if (part == STG_PART_ROW_SPLITS)
             rc = check_ragged(base, i, content, err);

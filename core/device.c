@@ -31,8 +31,8 @@ static int check_device(int device, struct stg_err *err)
 {
     if (device == 0)
         return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "cpu: there is no device %d, only 0",
-                   device);
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "cpu: device %d does not exist, only device 0", device);
 }
 
 static int no_memory(size_t bytes, struct stg_err *err)
@@ -137,7 +137,7 @@ static int cpu_shared_import(int device, int fd, size_t bytes, bool read_only,
         return rc;
     if (bytes == 0 || fstat(fd, &st) < 0 || st.st_size < 0 || (size_t)st.st_size != bytes)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "cpu: descriptor %d is no shared memory of %zu bytes", fd, bytes);
+                       "cpu: descriptor %d is not shared memory of %zu bytes", fd, bytes);
     return map_shared(fd, bytes, read_only, ret, err);
 }
 
@@ -289,11 +289,10 @@ int stg_device_number(const char *name, int *ret, struct stg_err *err)
                                      name[5] <= '9' && n <= 4096
                                : strcmp(name, "cuda") == 0;
     if (!is_good)
-        return stg_err(
-            err, -STAGER_INVALID_ARGUMENT,
-            "device is \"%.32s\", not \"cuda\" or \"cuda:N\"; leave it out for "
-            "batches in the memory of the host",
-            name);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "device is \"%.32s\", not \"cuda\" or \"cuda:N\"; leave it out "
+                       "for batches in host memory",
+                       name);
     *ret = (int)n;
     return 0;
 }
@@ -367,7 +366,8 @@ static int load(const char *dir, const struct stg_device **ret, struct stg_err *
     if (rc == 0)
         return 0;
     return stg_err_append(err, rc,
-                          "; nor is it in %s: build " PLUGIN " with a CUDA toolkit "
+                          "; it is not in %s either: build " PLUGIN
+                          " with a CUDA toolkit "
                           "(meson setup -Dcuda=enabled) and install it",
                           STG_PLUGIN_DIR);
 }
@@ -381,7 +381,7 @@ int stg_device_cuda(const char *dir, const struct stg_device **ret, struct stg_e
     table = loaded;
     pthread_mutex_unlock(&load_lock);
     if (rc < 0)
-        return stg_err(err, rc, "no CUDA here: %s", why.text);
+        return stg_err(err, rc, "CUDA is not available: %s", why.text);
     *ret = table;
     return 0;
 }

@@ -302,7 +302,8 @@ int stg_lease_release(struct stg_lease_core *core, uint32_t client_id,
                        lease.id, lease.generation);
     if (slot->client != client_id)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "released lease %" PRIu32 ", which is another client's", lease.id);
+                       "released lease %" PRIu32 ", which belongs to another client",
+                       lease.id);
     *ret_extent = end_lease(core, lease.id);
     return 0;
 }

@@ -249,7 +249,7 @@ static size_t format_loss(char line[LINE_BYTES], uint64_t n)
                       "%" PRIu64 " %s missing here: cannot write the log: %s", n, lines,
                       strerror(error));
     return format(line, STG_LOG_WARNING, "%" PRIu64 " %s missing here: %s", n, lines,
-                  queue.was_held ? "a thread stood still while it had the log locked"
+                  queue.was_held ? "a thread stopped while it held the lock of the log"
                                  : "the reader of the log did not keep up");
 }
 

@@ -119,7 +119,7 @@ static int take_descr(struct text *text, struct stg_npy_header *header,
     skip_spaces(text);
     if (text->at < text->end && *text->at == '[')
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "its elements have several fields, which are not read");
+                       "its elements have several fields, which is not supported");
     const char *begin = text->at;
     if (!take_string(text, descr, sizeof(descr)))
         return damaged(err);
@@ -132,11 +132,10 @@ static int take_descr(struct text *text, struct stg_npy_header *header,
         }
     }
     text->at = begin;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "its elements are \"%s\"%s; what is read is numbers of 1 to 8 bytes "
-                   "and booleans",
-                   descr,
-                   name[0] == 'O' ? ", Python objects, which cannot be checked" : "");
+    return stg_err(
+        err, -STAGER_INVALID_ARGUMENT,
+        "its elements are \"%s\"%s; supported are numbers of 1 to 8 bytes and booleans",
+        descr, name[0] == 'O' ? ", Python objects, which cannot be checked" : "");
 }
 
 static int take_order(struct text *text, bool *ret, struct stg_err *err)
@@ -205,8 +204,8 @@ static int parse_text(struct text *text, struct stg_npy_header *ret, struct stg_
                        "it is a single value and has no rows");
     if (fortran_order && header.ndim > 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "its rows do not lie one after the other (the order of Fortran): "
-                       "write it with numpy.ascontiguousarray");
+                       "its rows are not contiguous (Fortran order): write it with "
+                       "numpy.ascontiguousarray");
     *ret = header;
     return 0;
 }

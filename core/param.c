@@ -106,14 +106,14 @@ static int wrong_type(const struct stg_param *param, const struct stg_attr *attr
 {
     char place[WHERE_BYTES];
     if (value == NULL)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s must be %s, and is %s",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s must be %s, not %s",
                        where(attr, place), type_text(param->type),
                        attr->ndim == 0 ? "empty" : "a list");
     if (value->kind == STG_VALUE_STRING)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s must be %s, and is the string \"%.64s\"", where(attr, place),
+                       "%s must be %s, not the string \"%.64s\"", where(attr, place),
                        type_text(param->type), value->s);
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s must be %s, and is%s %s",
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s must be %s, not%s %s",
                    where(attr, place), type_text(param->type),
                    attr->ndim > 0 ? " a list with" : "", kind_text(value->kind));
 }
@@ -125,15 +125,15 @@ static int out_of_range(const struct stg_param *param, const struct stg_attr *at
     where(attr, place);
     if (param->max == INT64_MAX)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s must be at least %" PRId64 ", and is %" PRId64, place,
-                       param->min, i);
+                       "%s must be at least %" PRId64 ", not %" PRId64, place, param->min,
+                       i);
     if (param->min == INT64_MIN)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s must be at most %" PRId64 ", and is %" PRId64, place,
-                       param->max, i);
+                       "%s must be at most %" PRId64 ", not %" PRId64, place, param->max,
+                       i);
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "%s must be between %" PRId64 " and %" PRId64 ", and is %" PRId64,
-                   place, param->min, param->max, i);
+                   "%s must be between %" PRId64 " and %" PRId64 ", not %" PRId64, place,
+                   param->min, param->max, i);
 }
 
 static bool in_range(const struct stg_param *param, int64_t i)
@@ -263,13 +263,12 @@ static int unknown(const struct stg_param *params, size_t n_params,
     }
     where(attr, place);
     if (near != NULL)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s is not known; did you mean '%s'?", place, near);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "unknown %s; did you mean '%s'?",
+                       place, near);
     if (n_params == 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s is not known; none is taken here", place);
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is not known; there are: %s", place,
-                   list);
+                       "unknown %s; no attribute is allowed here", place);
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "unknown %s; known: %s", place, list);
 }
 
 static int missing(const struct stg_param *param, const char *entry, size_t entry_bytes,

@@ -422,7 +422,7 @@ static int step_convert(const ProtobufCMessage *step, struct stg_bump *bump,
     }
     if (n != 1)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "a step with %u transformations; it has exactly one", n);
+                       "a step has %u transformations; it must have exactly one", n);
     return 0;
 }
 
@@ -511,8 +511,8 @@ static int feeds_convert(const Stager__Staged *from, struct stg_bump *bump,
                            feed->name, feed->line);
         if (feed->client && feed->value == NULL)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "feed_dict \"%.64s\" (line %u): what a client sets has a "
-                           "value, which holds until then",
+                           "feed_dict \"%.64s\" (line %u): an entry with client: true "
+                           "needs a value, which holds until a client sets another",
                            feed->name, feed->line);
         int rc = feed->value != NULL
                      ? convert_attribute(feed->value, bump, &values[i], err)

@@ -35,10 +35,10 @@ static int names_check(struct stg_reader *r, const Stager__Pipeline *p)
         if (strcmp(nodes[i - 1]->name, nodes[i]->name) != 0)
             continue;
         stg_read_push(r, "graph");
-        return stg_read_fail(r, (int)nodes[i]->line, (int)nodes[i]->column,
-                             "two nodes are called \"%s\" (the other at line %u); "
-                             "rename one",
-                             nodes[i]->name, nodes[i - 1]->line);
+        return stg_read_fail(
+            r, (int)nodes[i]->line, (int)nodes[i]->column,
+            "two nodes have the name \"%s\" (the other at line %u); rename one",
+            nodes[i]->name, nodes[i - 1]->line);
     }
     return 0;
 }

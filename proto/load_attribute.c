@@ -184,8 +184,8 @@ static int code_read(struct stg_reader *r, const struct stg_text_node *node,
                            ? stg_nearest(value.s, names, STAGER_UNAUTHENTICATED)
                            : NULL;
     return stg_read_fail_found(r, node,
-                               "the name of a status code, as OUT_OF_RANGE, "
-                               "or its number from 1 to %d%s%s%s",
+                               "the name of a status code, such as OUT_OF_RANGE, or its "
+                               "number from 1 to %d%s%s%s",
                                STAGER_UNAUTHENTICATED,
                                near != NULL ? "; did you mean " : "",
                                near != NULL ? near : "", near != NULL ? "?" : "");

@@ -187,7 +187,7 @@ static int composite_walk(struct walk *w, const struct stg_text_node *node,
         const struct stg_text_node *entry = entry_find(map, c->parts[i].key);
         if (entry == NULL)
             return stg_read_fail(w->r, map->line, map->column,
-                                 "a %s feature has the keys %s; there is no %s", c->key,
+                                 "a %s feature needs the keys %s; %s is missing", c->key,
                                  c->keys, c->parts[i].key);
         if (builder_add(&w->structure, i == 0 ? ":{" : ",", i == 0 ? 2 : 1) < 0)
             return stg_read_fail_memory(w->r);
@@ -197,8 +197,7 @@ static int composite_walk(struct walk *w, const struct stg_text_node *node,
     }
     if (map->n != n)
         return stg_read_fail(w->r, map->line, map->column,
-                             "a %s feature has the keys %s and no other", c->key,
-                             c->keys);
+                             "a %s feature has only the keys %s", c->key, c->keys);
     if (builder_add(&w->structure, "}}", 2) < 0)
         return stg_read_fail_memory(w->r);
     stg_read_pop(w->r, mark);
@@ -300,10 +299,10 @@ static int duplicates_check(struct walk *w)
     qsort(all, n, sizeof(*all), by_path);
     for (size_t i = 1; i < n; i++) {
         if (strcmp(all[i - 1].path, all[i].path) == 0)
-            return stg_read_fail(w->r, all[i].node->line, all[i].node->column,
-                                 "two features are called \"%s\" (the other at line %d); "
-                                 "rename one",
-                                 all[i].path, all[i - 1].node->line);
+            return stg_read_fail(
+                w->r, all[i].node->line, all[i].node->column,
+                "two features have the name \"%s\" (the other at line %d); rename one",
+                all[i].path, all[i - 1].node->line);
     }
     return 0;
 }

@@ -134,17 +134,18 @@ static const struct {
     const char *why;
 } strings[] = {
     {&stager__pipeline__descriptor, "name", WORD, 64,
-     "not a name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
+     "not a valid name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a "
+     "'.'"},
     {&stager__pipeline__descriptor, "container", WORD, 64,
-     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+     "not a valid name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__branch__descriptor, "name", WORD, 64,
-     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+     "not a valid name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__node__descriptor, "name", WORD "/", 255,
-     "not a name; use 1 to 255 letters, digits, '_', '.', '-' or '/'"},
+     "not a valid name; use 1 to 255 letters, digits, '_', '.', '-' or '/'"},
     {&stager__enumerate__descriptor, "name", WORD, 64,
-     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+     "not a valid name; use 1 to 64 letters, digits, '_', '.' or '-'"},
     {&stager__thread_pool__descriptor, "global_name", WORD, 64,
-     "not a name; use 1 to 64 letters, digits, '_', '.' or '-'"},
+     "not a valid name; use 1 to 64 letters, digits, '_', '.' or '-'"},
 };
 
 const char *stg_read_string_rule(const ProtobufCFieldDescriptor *field,
@@ -231,13 +232,13 @@ static const char *place_of(const ProtobufCMessageDescriptor *type, const char *
 {
     if (type == &stager__pipeline__descriptor) {
         if (stg_read_field(&stager__staged__descriptor, key) != NULL)
-            return "stands below \"staged:\"";
+            return "belongs below \"staged:\"";
         if (stg_read_field(&stager__step__descriptor, key) != NULL)
             return "is a step: an entry \"- \" of the list below \"dataset:\"";
     }
     if (type == &stager__staged__descriptor &&
         stg_read_field(&stager__pipeline__descriptor, key) != NULL)
-        return "stands at the top of the file, beside \"staged:\"";
+        return "belongs at the top of the file, beside \"staged:\"";
     return NULL;
 }
 
@@ -250,6 +251,6 @@ bool stg_read_elsewhere(const ProtobufCMessageDescriptor *type, const char *key,
     if (step == NULL && hint != NULL)
         snprintf(ret, bytes, "\"%s\" %s", key, hint);
     else if (step != NULL)
-        snprintf(ret, bytes, "\"%s\" is called \"%s\" here", key, step);
+        snprintf(ret, bytes, "\"%s\" has the name \"%s\" here", key, step);
     return step != NULL || hint != NULL;
 }

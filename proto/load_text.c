@@ -257,7 +257,7 @@ static int fail_syntax(struct parse *p)
     }
     yaml_mark_t mark = mark_inside(p, p->yaml.problem_mark);
     if (char_at(p, mark) == '\t')
-        return fail_at(p, mark, "a tab where YAML wants spaces; indent with spaces");
+        return fail_at(p, mark, "a tab in the indentation; YAML needs spaces");
     const char *problem = p->yaml.problem != NULL ? p->yaml.problem : "syntax error";
     if (p->yaml.context != NULL)
         return fail_at(p, mark, "not valid YAML: %s (%s that began at line %zu)", problem,
@@ -477,7 +477,7 @@ int stg_text_parse(const char *text, size_t bytes, const char *file,
         .text = text, .bytes = bytes, .file = file, .bump = bump, .err = err};
     if (bytes > STG_TEXT_MAX_BYTES)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s: the text has %zu bytes; at most %u are read", file, bytes,
+                       "%s: the text has %zu bytes; the maximum is %u", file, bytes,
                        STG_TEXT_MAX_BYTES);
     if (!yaml_parser_initialize(&p.yaml))
         return out_of_memory(&p);

@@ -446,7 +446,7 @@ static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_e
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "malformed message: kind: %u is no request", m->kind);
+                       "malformed message: kind: %u is not a request", m->kind);
     if (m->code != 0 && m->has_kind)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "malformed message: an error that answers as if it were none");
@@ -489,7 +489,7 @@ int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
     struct stg_reply reply = {.id = m->id, .code = -m->code};
     if (m->code < 0 || m->code > STAGER_UNAUTHENTICATED)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "malformed message: code: %d is no status code", m->code);
+                       "malformed message: code: %d is not a status code", m->code);
     rc = stg_wire_text(&m->text, "text", bump, &reply.text, err);
     if (rc == 0)
         rc = kind_take(m, &reply, err);

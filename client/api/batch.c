@@ -31,7 +31,7 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
     uint32_t n = stg_batch_n_shown(batch);
     if (i >= n)
         return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
-                       "batch %llu has %u tensors, there is no tensor %u",
+                       "batch %llu has %u tensors: index %u is out of range",
                        (unsigned long long)batch->leased->number, n, i);
     struct stg_tensor tensor;
     const char *name;
@@ -49,11 +49,12 @@ static int say_not_found(const struct stager_batch *batch, const char *name)
     struct stg_err *err = &batch->stream->err;
     if (stg_stream_is_left_out(batch->stream, name))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "tensor \"%s\" is not in the batches of this stream: it was "
-                       "opened with `fields` that leave it out",
+                       "tensor \"%s\" is not in the batches of this stream: add it to "
+                       "the `fields` with which the stream is opened",
                        name);
-    int rc = stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; there is",
-                     name, (unsigned long long)batch->leased->number);
+    int rc =
+        stg_err(err, -STAGER_NOT_FOUND, "no tensor \"%s\" in batch %llu; the batch has",
+                name, (unsigned long long)batch->leased->number);
     uint32_t n = stg_batch_n_shown(batch);
     for (uint32_t i = 0; i < n && i < 16; i++) {
         struct stg_tensor tensor;
@@ -90,8 +91,8 @@ static int find_part(const struct stager_batch *batch, const char *path, const c
         return say_not_found(batch, full);
     if (stg_batch_part(batch->leased->base, stg_batch_shown(batch, (uint32_t)i)) != part)
         return stg_err(err, -STAGER_NOT_FOUND,
-                       "tensor \"%s\" of batch %llu is a feature of its own", full,
-                       (unsigned long long)batch->leased->number);
+                       "tensor \"%s\" of batch %llu is a whole feature, not part of one",
+                       full, (unsigned long long)batch->leased->number);
     *ret = (uint32_t)i;
     return 0;
 }
@@ -185,8 +186,7 @@ static int enter_device(const struct stager_batch *batch)
             stg_err(&stream->err, -STAGER_FAILED_PRECONDITION, "this batch was released");
     if (rc == 0 && stream->copier == NULL)
         rc = stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
-                     "this batch is in the memory of the host: open the stream with a "
-                     "device");
+                     "this batch is in host memory: open the stream with a device");
     return rc;
 }
 

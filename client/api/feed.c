@@ -60,7 +60,7 @@ int stager_feed(struct stager_stream *stream, const char *name,
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (name == NULL || name[0] == '\0' || value == NULL)
         return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
-                       "a feed has a name and a value");
+                       "a feed needs a name and a value");
     int64_t n = 0;
     rc = stg_value_check(value, STG_FEED_MAX_BYTES, &n, &stream->err);
     if (rc < 0)

@@ -86,12 +86,11 @@ static int call_open(struct stager *client, struct stg_request *request,
                              err);
         if (rc < 0 || !ret->asks)
             break;
-        rc = i < MAX_ASKED
-                 ? look(client, ret, &asked, request, err)
-                 : stg_err(err, -STAGER_ABORTED,
-                           "pipeline %s is replaced all the time: open it again when "
-                           "that is over",
-                           request->name);
+        rc = i < MAX_ASKED ? look(client, ret, &asked, request, err)
+                           : stg_err(err, -STAGER_ABORTED,
+                                     "pipeline %s was replaced several times during this "
+                                     "open: open it again",
+                                     request->name);
     }
     asked_finish(&asked);
     return rc;
@@ -219,8 +218,8 @@ static int attach(struct stager_stream *stream, const char *name,
     if (rc < 0)
         return rc;
     if (n_fds != (size_t)N_FDS + (reply.device_bytes != 0))
-        rc = stg_err(err, -STAGER_INTERNAL, "stagerd sent %zu descriptors, not %d", n_fds,
-                     N_FDS + (reply.device_bytes != 0));
+        rc = stg_err(err, -STAGER_INTERNAL, "stagerd sent %zu descriptors instead of %d",
+                     n_fds, N_FDS + (reply.device_bytes != 0));
     if (rc == 0)
         rc = map_pages(stream, fds, reply.segment_bytes, err);
     if (rc == 0 && reply.device_bytes != 0 && stream->copier != NULL)
@@ -263,20 +262,23 @@ static int check_options(const char *name, const struct stager_options *options,
                          struct stg_err *err)
 {
     if (name == NULL || name[0] == '\0')
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a pipeline has a name");
-    if (options->max_in_flight > STG_MAX_IN_FLIGHT)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "max_in_flight is %u, at most %u",
-                       options->max_in_flight, STG_MAX_IN_FLIGHT);
-    if (max_in_flight_of(options) > STG_MAX_IN_FLIGHT)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "max_in_flight and device_capacity are %u together, at most %u",
-                       max_in_flight_of(options), STG_MAX_IN_FLIGHT);
+                       "the name of the pipeline is missing");
+    if (options->max_in_flight > STG_MAX_IN_FLIGHT)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "max_in_flight is %u; the maximum is %u", options->max_in_flight,
+                       STG_MAX_IN_FLIGHT);
+    if (max_in_flight_of(options) > STG_MAX_IN_FLIGHT)
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "max_in_flight and device_capacity are %u together; the maximum is %u",
+            max_in_flight_of(options), STG_MAX_IN_FLIGHT);
     uint32_t inter_op = options->inter_op_threads_num;
     uint32_t intra_op = options->intra_op_threads_num;
     if (inter_op > MAX_THREADS || intra_op > MAX_THREADS)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "inter_op_threads_num is %u and intra_op_threads_num %u, each at "
-                       "most %u",
+                       "inter_op_threads_num is %u and intra_op_threads_num is %u; the "
+                       "maximum of each is %u",
                        inter_op, intra_op, MAX_THREADS);
     int rc = check_names("field", options->fields, options->n_fields, err);
     return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);

@@ -137,7 +137,7 @@ static int take_job(struct stg_work_client *work, const struct stg_work_job *job
 {
     if (job->magic != STG_MAGIC_WORK || work->input.base == NULL ||
         work->scratch.base == NULL || job->input_bytes > work->input.bytes)
-        return stg_err(err, -STAGER_INTERNAL, "stagerd sent a job that is none");
+        return stg_err(err, -STAGER_INTERNAL, "stagerd sent a malformed job");
     int rc = stg_batch_check(work->input.base, job->input_bytes, false, err);
     if (rc < 0)
         return rc;

@@ -24,7 +24,7 @@ static int check_header(const char *file, const struct stg_npy_header *header,
         memcmp(header->shape, wanted->shape,
                (size_t)wanted->ndim * sizeof(wanted->shape[0])) == 0)
         return 0;
-    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s has %s %s, the variable is %s %s",
+    return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s holds %s %s; the variable is %s %s",
                    file, stg_dtype_name(header->dtype),
                    stg_shape_text(header->shape, header->ndim, got, sizeof(got)),
                    stg_dtype_name(wanted->dtype),
@@ -49,10 +49,11 @@ static int read_array(FILE *in, const char *file, char *head, struct stg_tensor 
     uint64_t bytes = stg_npy_header_bytes(head, n);
     struct stg_npy_header header;
     if (bytes == 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "%s is no file of numpy.save",
-                       file);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "%s is not a .npy file (numpy.save)", file);
     if (bytes > n)
-        return stg_err(err, -STAGER_DATA_LOSS, "%s ends inside of its header", file);
+        return stg_err(err, -STAGER_DATA_LOSS, "%s: the file ends inside its header",
+                       file);
     int rc = stg_npy_header_parse(head, bytes, &header, err);
     if (rc < 0)
         return stg_err_prefix(err, rc, "%s", file);
@@ -64,7 +65,7 @@ static int read_array(FILE *in, const char *file, char *head, struct stg_tensor 
     size_t element = stg_dtype_bytes(tensor->dtype);
     if (fread(tensor->data, 1, tensor->data_bytes, in) != tensor->data_bytes)
         return stg_err(err, -STAGER_DATA_LOSS,
-                       "%s has less than the %llu bytes of its array", file,
+                       "%s: the file is shorter than the %llu bytes of its array", file,
                        (unsigned long long)tensor->data_bytes);
     if (header.swapped)
         swap_bytes(tensor->data, tensor->data_bytes / element, element);

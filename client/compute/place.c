@@ -258,8 +258,8 @@ static int read_bad(struct stg_result *result, struct stg_err *err)
         if (result->bad_host[i] == INT64_MAX)
             continue;
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "batch %llu, which was run before: node %s: element %lld "
-                       "of input 1 is no row of the table; its result was zeros",
+                       "batch %llu, which already ran: node %s: element %lld of input 1 "
+                       "is not a row of the table; its result was zeros",
                        (unsigned long long)result->number,
                        stg_run_node_text(of, i, node, sizeof(node)),
                        (long long)result->bad_host[i]);

@@ -44,8 +44,7 @@ int stg_threads_start(struct stg_threads *threads, uint32_t inter_op, uint32_t i
         return 0;
     stg_threads_stop(threads);
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                   "%u threads for stager_run cannot be started: %s", n - 1,
-                   strerror(error));
+                   "cannot start %u threads for stager_run: %s", n - 1, strerror(error));
 }
 
 void stg_threads_stop(struct stg_threads *threads)

@@ -60,16 +60,16 @@ static struct slot *slot_of(const struct stager_stream *stream,
 static int check_options(const struct stager_options *options, struct stg_err *err)
 {
     if (options->batch_size != 0)
-        return stg_err(
-            err, -STAGER_INVALID_ARGUMENT,
-            "batch_size slices batches in the memory of the host: it does not go "
-            "with a device; let the pipeline make batches of that size");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "batch_size slices batches in host memory and cannot be combined "
+                       "with a device: let the pipeline make batches of that size");
     if (options->copy_on_write != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "copy_on_write is for batches in the memory of the host; those on "
-                       "a device are the trainer's own to write to");
+                       "copy_on_write applies to batches in host memory: leave it out; a "
+                       "batch on a device is a private copy and writable");
     if (options->device_capacity > STG_MAX_DEVICE_CAPACITY)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "device_capacity is %u, at most %u",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "device_capacity is %u; the maximum is %u",
                        options->device_capacity, STG_MAX_DEVICE_CAPACITY);
     return 0;
 }
@@ -83,8 +83,10 @@ static int find_device(const char *name, struct stg_copier *copier, struct stg_e
     if (rc == 0)
         rc = copier->device->count(&n, err);
     if (rc == 0 && copier->number >= n)
-        rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "device is \"%s\", and this process sees %d, from cuda:0", name, n);
+        rc = stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "device \"%s\" does not exist: this process sees %d, numbered from cuda:0",
+            name, n);
     return rc;
 }
 

@@ -16,7 +16,8 @@ static int look(int device, struct stager_gpu_info *ret, struct stg_err *err)
         rc = cuda->count(&n, err);
     if (rc == 0 && (device < 0 || device >= n))
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
-                     "there is no GPU %d: this process sees %d, from 0", device, n);
+                     "GPU %d does not exist: this process sees %d, numbered from 0",
+                     device, n);
     if (rc == 0)
         rc = cuda->facts(device, &facts, err);
     if (rc < 0)

@@ -22,7 +22,8 @@ PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *t
 
 PyObject *stg_py_refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    return PyErr_Format(PyExc_TypeError, "%R comes from a stream, and cannot be made",
+    return PyErr_Format(PyExc_TypeError,
+                        "%R is created by a stream and has no constructor",
                         (PyObject *)type);
 }
 

@@ -147,21 +147,20 @@ static bool may_export(const struct stg_py_tensor *tensor, bool versioned, bool 
     int own_type = tensor->device < 0 ? DL_CPU : DL_CUDA;
     int own_id = tensor->device < 0 ? 0 : tensor->device, type = own_type, id = own_id;
     if (tensor->dtype == STAGER_STRING)
-        PyErr_SetString(PyExc_BufferError, "DLPack knows no strings");
+        PyErr_SetString(PyExc_BufferError, "DLPack has no string type");
     else if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id))
         return false;
     else if (type != own_type || id != own_id)
         PyErr_SetString(PyExc_BufferError,
                         own_type == DL_CPU
-                            ? "a batch lies in the memory of the CPU: take it there, and "
-                              "move it"
-                            : "the batch lies on a GPU: take it there, and move it");
+                            ? "the batch is in CPU memory: export it there, then move it"
+                            : "the batch is on a GPU: export it there, then move it");
     else if (own_type == DL_CUDA && copy)
-        PyErr_SetString(PyExc_BufferError, "the batch lies on a GPU: copy it there");
+        PyErr_SetString(PyExc_BufferError, "the batch is on a GPU: copy it there");
     else if (!versioned && !copy && !stg_py_tensor_is_writable(tensor))
         PyErr_SetString(PyExc_BufferError,
-                        "a batch is read-only, which only DLPack 1.0 can say, and the "
-                        "consumer does not ask for it (max_version): take a copy "
+                        "a batch is read-only, which needs DLPack 1.0, and the consumer "
+                        "does not request that version (max_version): take a copy "
                         "(copy=True), or open the stream with writable=True");
     else
         return stg_py_tensor_is_alive(tensor);
@@ -178,8 +177,8 @@ static bool read_stream(PyObject *object, bool *ret_any, void **ret)
     if (number == -1 && PyErr_Occurred())
         return false;
     if (number == 0 || number < -1) {
-        PyErr_SetString(PyExc_ValueError, "stream: 0 may be two streams of CUDA; it is "
-                                          "None, -1, 1, 2 or a stream's address");
+        PyErr_SetString(PyExc_ValueError, "stream: 0 is ambiguous in CUDA; use None, -1, "
+                                          "1, 2 or the address of a stream");
         return false;
     }
     *ret_any = number != -1;
@@ -255,7 +254,8 @@ PyObject *stg_py_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     int major = 0, minor = 0;
     if (max_version != Py_None && !PyTuple_Check(max_version))
         return PyErr_Format(PyExc_TypeError,
-                            "max_version is a tuple (major, minor), not %R", max_version);
+                            "max_version must be a tuple (major, minor), not %R",
+                            max_version);
     if (max_version != Py_None && !PyArg_ParseTuple(max_version, "ii", &major, &minor))
         return NULL;
     bool versioned = major >= 1, copies = copy == Py_True;

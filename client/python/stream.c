@@ -68,7 +68,7 @@ static bool read_names(PyObject *tuple, const char ***ret, uint32_t *ret_n)
     if (tuple == Py_None)
         return true;
     if (!PyTuple_Check(tuple)) {
-        PyErr_SetString(PyExc_TypeError, "fields and fetches are tuples of strings");
+        PyErr_SetString(PyExc_TypeError, "fields and fetches must be tuples of strings");
         return false;
     }
     Py_ssize_t n = PyTuple_Size(tuple);

@@ -215,7 +215,7 @@ static bool check_sizes(const struct stg_tensor *tensor, const struct given *giv
             ok = offsets[i + 1] >= offsets[i];
     }
     if (!ok)
-        PyErr_SetString(PyExc_ValueError, "a buffer that is not what its shape says");
+        PyErr_SetString(PyExc_ValueError, "the size of a buffer differs from its shape");
     return ok;
 }
 
@@ -258,7 +258,8 @@ static PyObject *worker_give(PyObject *object, PyObject *outputs)
         return NULL;
     if (!PyList_Check(outputs) || PyList_Size(outputs) != (Py_ssize_t)schema->n ||
         self->work->job == 0) {
-        PyErr_SetString(PyExc_ValueError, "not a list of all outputs, or no job in hand");
+        PyErr_SetString(PyExc_ValueError,
+                        "not a list of all outputs, or no job is in progress");
         return NULL;
     }
     struct given *given = PyMem_Calloc(schema->n + 1, sizeof(*given));
@@ -292,7 +293,7 @@ static PyObject *worker_fail(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "is", &code, &text) || !enter(self))
         return NULL;
     if (code < 1 || code > STAGER_UNAUTHENTICATED || self->work->job == 0) {
-        PyErr_SetString(PyExc_ValueError, "no status code, or no job in hand");
+        PyErr_SetString(PyExc_ValueError, "not a status code, or no job is in progress");
         return NULL;
     }
     struct stg_err err = {0};

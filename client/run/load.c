@@ -44,8 +44,9 @@ static void *load_library(struct stg_err *err)
     }
     const char *why = dlerror();
     stg_err(err, -STAGER_UNAVAILABLE,
-            "stager_run needs " STG_COMPUTE_LIBRARY ", which is neither in %s/stager, in "
-            "%s, where the linker looks nor in " STAGER_COMPUTE_DIR ": %s",
+            "stager_run needs " STG_COMPUTE_LIBRARY
+            ", which was not found in %s/stager, in %s, on the linker's path or "
+            "in " STAGER_COMPUTE_DIR ": %s",
             folder, folder, why != NULL ? why : "");
     return NULL;
 }
@@ -57,11 +58,11 @@ static int check_table(const struct stg_compute *table, struct stg_err *err)
                        STG_COMPUTE_LIBRARY " has no " STG_COMPUTE_SYMBOL);
     if (table->abi != STG_COMPUTE_ABI || table->struct_bytes != sizeof(*table) ||
         strcmp(table->release, STAGER_RELEASE) != 0)
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       STG_COMPUTE_LIBRARY
-                       " is of another build (abi %u) than libstager %s "
-                       "(abi %u): install both from one",
-                       table->abi, STAGER_RELEASE, STG_COMPUTE_ABI);
+        return stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            STG_COMPUTE_LIBRARY
+            " has abi %u, but libstager %s has abi %u: install both from one build",
+            table->abi, STAGER_RELEASE, STG_COMPUTE_ABI);
     return 0;
 }
 

@@ -118,7 +118,7 @@ static int use_device(const struct stager_stream *stream, struct stg_computer *c
     else if (how == STG_SMART_STAGE_OFF && !stream->spec->smart_stage_gpu)
         computer->why_host = "compute_device is off";
     else if (!stg_copier_where(stream->copier, &computer->where))
-        computer->why_host = "nothing but copies runs on the device";
+        computer->why_host = "only copies would run on the device";
     if (computer->why_host != NULL)
         return 0;
     computer->has_device = true;
@@ -314,8 +314,8 @@ static int missing(const struct stager_stream *stream, const struct stager_batch
                        (unsigned long long)batch->leased->number, name);
     return stg_err(
         err, -STAGER_FAILED_PRECONDITION,
-        "\"staged:%s\" is needed and not in batch %llu of pipeline %s: name it "
-        "in `fields`, or what needs it in `fetches`, when the stream is opened",
+        "\"staged:%s\" is needed but is not in batch %llu of pipeline %s: open the "
+        "stream with it in `fields`, or with the tensor that needs it in `fetches`",
         name, (unsigned long long)batch->leased->number, stream->name);
 }
 
@@ -482,7 +482,7 @@ static int check_batch(struct stager_stream *stream, const struct stager_batch *
     if (batch->stream == stream && batch->in_hand)
         return 0;
     return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
-                   "stager_run needs a batch of this stream that is in hand");
+                   "stager_run needs an unreleased batch of this stream");
 }
 
 int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
@@ -507,7 +507,7 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
         return rc;
     if (batch == NULL)
         return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
-                       "stager_run needs a batch; stager_run_fed can do without");
+                       "stager_run needs a batch; use stager_run_fed to run without one");
     rc = check_batch(stream, batch);
     return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
 }
@@ -547,7 +547,7 @@ static int find_last(struct stager_stream *stream, struct stg_result **ret)
         computer != NULL ? computer->table->last(computer->graph) : NULL;
     if (last == NULL)
         return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
-                       "the last stager_run gave nothing on a device");
+                       "the last stager_run left no result on a device");
     *ret = last;
     return 0;
 }

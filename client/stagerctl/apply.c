@@ -60,7 +60,7 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
 {
     char batch[32], memory[32];
     if (!is_applied)
-        printf("%s is a good pipeline.", reply->name[0] != '\0' ? reply->name : "This");
+        printf("%s is a valid pipeline.", reply->name[0] != '\0' ? reply->name : "This");
     else if (reply->unchanged)
         printf("%s is unchanged: generation %" PRIu64 " goes on.", reply->name,
                reply->generation);

@@ -246,7 +246,7 @@ int stg_ctl_cache_rm(const struct stg_ctl_options *options)
     if (status != EXIT_OK)
         return status;
     if (options->key != NULL && n == 0)
-        return stg_ctl_fail(-STAGER_NOT_FOUND, "there is no whole entry of that key: "
+        return stg_ctl_fail(-STAGER_NOT_FOUND, "no complete entry has that key: "
                                                "`stagerctl cache list` has the keys");
     if (options->json) {
         struct stg_json_writer json = {.out = stdout};

@@ -99,12 +99,12 @@ static void print_gpu(uint32_t i, const struct stager_gpu_info *gpu)
     char memory[32];
     printf("gpu %-5u %s, compute capability %d.%d, %s\n", i, gpu->name, gpu->major,
            gpu->minor, stg_ctl_bytes(gpu->memory_bytes, memory, sizeof(memory)));
-    printf("  driver  knows CUDA %d.%d; libstager-cuda.so has %d.%d\n",
+    printf("  driver  supports CUDA %d.%d; libstager-cuda.so has %d.%d\n",
            gpu->driver / 1000, gpu->driver % 1000 / 10, gpu->runtime / 1000,
            gpu->runtime % 1000 / 10);
     printf("  batches %s\n", gpu->register_read_only
-                                 ? "are copied from where they lie"
-                                 : "are copied by way of a page-locked buffer: it "
+                                 ? "are copied from the shared memory"
+                                 : "are copied through a page-locked buffer: the device "
                                    "cannot page-lock read-only memory");
     printf("  shared  %s\n",
            gpu->memory_fds
@@ -123,7 +123,7 @@ static void print_text(const struct findings *f)
     for (uint32_t i = 0; i < f->n_gpus; i++)
         print_gpu(i, &f->gpus[i]);
     if (f->n_gpus == 0)
-        printf("gpu       none: %s; all goes on without\n", f->no_gpu);
+        printf("gpu       none: %s; stager works without a GPU\n", f->no_gpu);
 }
 
 int stg_ctl_doctor(const struct stg_ctl_options *options)

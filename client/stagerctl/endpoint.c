@@ -18,10 +18,11 @@ static int check_url(const char *url, struct stg_err *err)
     const size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
     const char *path = url + strlen(SCHEME);
     if (strncmp(url, SCHEME, strlen(SCHEME)) != 0 || path[0] != '/')
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "%s is no address of a gate: ipc:///run/stager/gate/admin.sock is "
-                       "one; `stagerctl token --json` tells it",
-                       url);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "%s is not the address of a gate, such as ipc:///run/stager/gate/admin.sock; "
+            "`stagerctl token --json` prints it",
+            url);
     if (strlen(path) > most)
         return stg_err(
             err, -STAGER_INVALID_ARGUMENT,
@@ -32,7 +33,7 @@ static int check_url(const char *url, struct stg_err *err)
         return 0;
     if (errno == EACCES)
         return stg_err(err, -STAGER_PERMISSION_DENIED,
-                       "%s: %s; it is open to the access_group of stagerd.yaml", url,
+                       "%s: %s; only the access_group of stagerd.yaml may connect", url,
                        strerror(errno));
     return stg_err(err, -STAGER_NOT_FOUND,
                    "%s: %s; is stagerd running, and the gate enabled in stagerd.yaml?",
@@ -98,7 +99,8 @@ long stg_endpoint_ask(int endpoint, const void *message, size_t bytes, void *buf
     if (n < 0)
         return fail(err);
     if ((size_t)n > capacity)
-        return stg_err(err, -STAGER_INTERNAL, "the gate sent %d bytes", n);
+        return stg_err(err, -STAGER_INTERNAL,
+                       "the gate sent a message of invalid length: %d bytes", n);
     return n;
 }
 

@@ -86,15 +86,16 @@ static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
     request->token_bytes = sizeof(link->token);
     if (request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE) {
         if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
-            return stg_err(err, -STAGER_INTERNAL, "no random bytes");
+            return stg_err(err, -STAGER_INTERNAL,
+                           "cannot get random bytes from the kernel");
         request->request_id = id;
         request->request_id_bytes = sizeof(id);
     }
     long n = stg_wire_encode_request(request, link->buf, sizeof(link->buf));
     if (n < 0)
         return stg_err(err, (int)n,
-                       "the request does not fit a message of %u bytes; of a pipeline "
-                       "with many paths: name them by a pattern, or in a file (listing)",
+                       "the request exceeds the limit of %u bytes for a message: if the "
+                       "pipeline names many paths, use a pattern or a `listing` file",
                        STG_MESSAGE_MAX_BYTES);
     n = stg_endpoint_ask(link->endpoint, link->buf, (size_t)n, link->buf,
                          sizeof(link->buf), err);
@@ -105,7 +106,7 @@ static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
     if (rc == 0 && ret->code != 0)
         rc = stg_err(err, ret->code, "%s", ret->text);
     else if (rc == 0 && (ret->id != request->id || ret->kind != request->kind))
-        rc = stg_err(err, -STAGER_INTERNAL, "the gate answered another request");
+        rc = stg_err(err, -STAGER_INTERNAL, "the gate replied to a different request");
     return rc;
 }
 

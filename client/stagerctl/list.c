@@ -65,7 +65,7 @@ static void print_table(const struct stg_reply *reply)
 static void print_text(const struct stg_reply *reply)
 {
     if (reply->n_entries == 0)
-        printf("No pipelines. `stagerctl apply FILE` brings one.\n");
+        printf("No pipelines. `stagerctl apply FILE` adds one.\n");
     else
         print_table(reply);
     stg_ctl_print_quarantined(reply->quarantined, reply->n_quarantined, "");

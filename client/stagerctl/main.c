@@ -24,39 +24,40 @@ struct command {
 
 static const struct command commands[] = {
     {"check", ARGUMENT_ONE, "FILE", "gt",
-     "Says whether a pipeline file is good, and what its batches hold. FILE - is "
-     "standard "
+     "Checks a pipeline file and prints the features of its batches. FILE - is standard "
      "input.",
      stg_ctl_check},
     {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace] [--if-generation G]", "nrgti",
-     "Makes a pipeline known to stagerd. Other content under a name that is there needs\n"
-     "  --replace: clients that are attached get what is published, then ABORTED.",
+     "Defines a pipeline in stagerd. Other content under an existing name needs "
+     "--replace:\n"
+     "  attached clients receive the published batches, then ABORTED.",
      stg_ctl_apply},
-    {"list", ARGUMENT_NONE, "", "gt", "The pipelines that there are.", stg_ctl_list},
+    {"list", ARGUMENT_NONE, "", "gt", "Lists the pipelines.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
-     "What a pipeline (or each of them) does, and its clients.", stg_ctl_status},
+     "Prints the state of a pipeline, or of all, and its clients.", stg_ctl_status},
     {"explain", ARGUMENT_ONE, "NAME [--dot]", "gtD",
-     "What holds a pipeline up, what each node of its graph takes, its partition, and "
-     "what\n"
-     "  stagerd decided by itself. With --dot the graph, for Graphviz.",
+     "Prints the bottleneck of a pipeline, the time of each node of its graph, its "
+     "partition,\n"
+     "  and the decisions of stagerd. --dot prints the graph for Graphviz.",
      stg_ctl_explain},
     {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
-     "Prints the batches of a run of its own, from the start, invisible to other "
-     "clients.\n"
-     "  With --json one line a batch. Without --limit (error items count) until the end.",
+     "Prints the batches of a private run, from the start of the data. Other clients do "
+     "not\n"
+     "  see it. --limit N ends after N batches or error items. --json prints a line per "
+     "batch.",
      stg_ctl_cat},
-    {"delete", ARGUMENT_ONE, "NAME [--if-generation G]", "gti", "Forgets a pipeline.",
+    {"delete", ARGUMENT_ONE, "NAME [--if-generation G]", "gti", "Deletes a pipeline.",
      stg_ctl_delete},
     {"watch", ARGUMENT_MAYBE, "[NAME] [--count N] [--seconds S]", "cs",
-     "Tells what happens to a pipeline (or each of them) while it happens: N events, for "
-     "S\n"
-     "  seconds, or until control-C. With --json one line an event.",
+     "Prints the events of a pipeline, or of all, as they happen: N events, for S "
+     "seconds,\n"
+     "  or until Control-C. --json prints a line per event.",
      stg_ctl_watch},
     {"trace", ARGUMENT_ONE, "NAME [--seconds S] [-o FILE] [--text]", "sox",
-     "Writes what stagerd and the clients of a pipeline do for S (5) seconds to FILE\n"
+     "Records stagerd and the clients of a pipeline for S (5) seconds into FILE\n"
      "  (trace.json; - is standard output), for Perfetto and Chrome. --text prints where "
      "the\n"
-     "  time went, instead or too. Control-C ends it early.",
+     "  time went; with -o it also writes FILE. Control-C ends the trace early.",
      stg_ctl_trace},
     {"cache list", ARGUMENT_ONE, "PATH", "",
      "The entries of a step `cache: {filename: PATH}`, one for each content of the steps "
@@ -71,10 +72,11 @@ static const struct command commands[] = {
      "  other languages ask with. It gives all your rights.",
      stg_ctl_token},
     {"doctor", ARGUMENT_NONE, "", "",
-     "What there is and what is missing: stagerd; GPUs, their driver, IPC, MPS.",
+     "Reports what works and what is missing: stagerd; GPUs, their driver, IPC, MPS.",
      stg_ctl_doctor},
     {"version", ARGUMENT_NONE, "", "",
-     "Releases and protocols of stagerctl, stagerd and CUDA.", stg_ctl_version},
+     "Prints the releases and protocols of stagerctl, stagerd and CUDA.",
+     stg_ctl_version},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -85,12 +87,14 @@ static void print_usage(FILE *out)
         fprintf(out, "  stagerctl %s%s%s\n", commands[i].name,
                 commands[i].synopsis[0] != '\0' ? " " : "", commands[i].synopsis);
     fprintf(out,
-            "\n`stagerctl COMMAND --help` says more. stagerd is looked for in DIR, else\n"
-            "environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
+            "\n"
+            "`stagerctl COMMAND --help` shows the details. stagerctl looks for stagerd "
+            "in DIR, else\n"
+            "in environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
             "check, apply, list, status, explain and delete also go through the gate: "
-            "--gate URL, "
-            "with\n--token-file FILE or environment STAGER_TOKEN.\n"
-            "Exit status: 0 done, 1 an error was reported, 2 wrong usage.\n");
+            "--gate URL, with\n"
+            "--token-file FILE or environment STAGER_TOKEN.\n"
+            "Exit status: 0 success, 1 an error was reported, 2 wrong usage.\n");
 }
 
 static int usage_error(const char *what, const char *value)
@@ -125,8 +129,8 @@ static int unknown_command(const char *name)
     const char *near = stg_nearest(name, names, N_COMMANDS);
     char text[256];
     snprintf(text, sizeof(text),
-             near != NULL ? "no command \"%s\"; did you mean \"%s\"?"
-                          : "no command \"%s\"",
+             near != NULL ? "unknown command \"%s\"; did you mean \"%s\"?"
+                          : "unknown command \"%s\"",
              name, near);
     return usage_error(text, NULL);
 }
@@ -136,7 +140,7 @@ static int read_number(const char *option, const char *text, uint64_t *ret)
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
     char what[64];
-    snprintf(what, sizeof(what), "%s wants a number from 1, not", option);
+    snprintf(what, sizeof(what), "%s takes a number of at least 1, not", option);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || n == 0 || n > UINT32_MAX)
         return usage_error(what, text);
     *ret = n;
@@ -150,8 +154,8 @@ static int read_generation(const char *text, struct stg_ctl_options *ret)
     ret->has_if_generation = true;
     return text[0] >= '0' && text[0] <= '9' && *end == '\0'
                ? 0
-               : usage_error("--if-generation wants a number (0: there is no such "
-                             "pipeline yet), not",
+               : usage_error("--if-generation takes a number (0: the pipeline must not "
+                             "exist yet), not",
                              text);
 }
 
@@ -182,7 +186,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     int letter;
     while ((letter = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1) {
         if (letter == '?')
-            return usage_error("that option is not known, or lacks its value", NULL);
+            return usage_error("unknown option, or an option without its value", NULL);
         if (strchr(ret_seen, letter) == NULL)
             ret_seen[strlen(ret_seen)] = (char)letter;
         if (letter == 'd')
@@ -225,10 +229,10 @@ static int check_options(const struct command *command,
         return usage_error(text, NULL);
     }
     if (options->json && options->rows)
-        return usage_error("--json prints one line a batch; it does not go with --rows",
-                           NULL);
+        return usage_error(
+            "--json prints one line per batch and cannot be combined with --rows", NULL);
     if (options->json && options->dot)
-        return usage_error("--json does not go with --dot", NULL);
+        return usage_error("--json cannot be combined with --dot", NULL);
     return 0;
 }
 

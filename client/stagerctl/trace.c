@@ -67,7 +67,7 @@ static void tell_early(struct stager *client, const struct stg_trace_page *page,
         fprintf(stderr, "stagerctl: pipeline %s was replaced or deleted", name);
     else
         fprintf(stderr, "stagerctl: stagerd stopped");
-    fprintf(stderr, ": this is what was traced until then\n");
+    fprintf(stderr, ": the trace ends there\n");
 }
 
 /* Until the trace is over, control-C, or the end of stagerd, which is printed. */
@@ -80,7 +80,8 @@ static void wait_for_end(struct stager *client, const struct stg_trace_page *pag
         uint64_t left = page->until_ns > now ? page->until_ns - now : 0;
         uint64_t turn = left > 0 && left < TURN_NS ? left : left > 0 ? TURN_NS : 5000000;
         if (!stg_admin_wait(client, (int64_t)(now + turn)) && !has_ended(page)) {
-            fprintf(stderr, "%sstagerctl: stagerd went away: this is what it traced\n",
+            fprintf(stderr,
+                    "%sstagerctl: stagerd closed the connection: the trace ends there\n",
                     isatty(STDERR_FILENO) ? "\n" : "");
             return;
         }
@@ -202,9 +203,9 @@ static int check_page(const struct stg_map *map, struct stg_err *err)
         header->magic == STG_MAGIC_TRACE && header->total_bytes == sizeof(*page) &&
         header->entry_bytes == sizeof(struct stg_trace_span))
         return 0;
-    return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                   "stagerd's trace has another layout: use the stagerctl that came with "
-                   "it");
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "the trace of stagerd has another layout: use the stagerctl of the same release");
 }
 
 /* In vain, when what comes of it can be written nowhere: that is known before. */
@@ -250,18 +251,19 @@ static int trace(struct stager *client, const struct stg_ctl_options *options)
 int stg_ctl_trace(const struct stg_ctl_options *options)
 {
     if (options->seconds > MAX_SECONDS) {
-        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: --seconds is at most %d\n",
+        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: the maximum of --seconds is %d\n",
                 MAX_SECONDS);
         return EXIT_USAGE;
     }
     if (options->output != NULL && strcmp(options->output, "-") == 0 &&
         (options->json || options->text)) {
         fprintf(stderr, "stagerctl: INVALID_ARGUMENT: -o - prints the trace on standard "
-                        "output; it does not go with --json or --text\n");
+                        "output and cannot be combined with --json or --text\n");
         return EXIT_USAGE;
     }
     if (options->json && options->text) {
-        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: --json does not go with --text\n");
+        fprintf(stderr,
+                "stagerctl: INVALID_ARGUMENT: --json cannot be combined with --text\n");
         return EXIT_USAGE;
     }
     struct sigaction action = {.sa_handler = on_interrupt};

@@ -27,8 +27,7 @@ int stg_leases_init(struct stager_stream *stream, uint32_t max_in_flight,
 {
     if (max_in_flight == 0 || max_in_flight > STG_MAX_IN_FLIGHT)
         return stg_err(err, -STAGER_INTERNAL,
-                       "stagerd granted %u batches at once, 1 to %u "
-                       "make sense",
+                       "stagerd granted %u batches in flight; the valid range is 1 to %u",
                        max_in_flight, STG_MAX_IN_FLIGHT);
     stream->leases = calloc(max_in_flight, sizeof(*stream->leases));
     if (stream->leases == NULL)

@@ -23,9 +23,8 @@ static uint32_t part_at(const void *base, uint32_t i)
 
 /* ---- at open: what is known of the shapes ---- */
 
-static const char *no_rows =
-    ": it has no rows to slice; open without batch_size, or stage "
-    "a tensor that has one row for each row of the batch";
+static const char *no_rows = ": it has no rows to slice; open without batch_size, or "
+                             "stage a tensor with one row for each row of the batch";
 
 static int check_component(const struct stg_schema *boundary, size_t i,
                            uint64_t batch_rows, struct stg_err *err)
@@ -67,8 +66,8 @@ int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
     if (batch_rows % batch_size != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "batch_size %u does not divide the %" PRIu64
-                       " rows of a staged batch of pipeline %s: ask for a divisor, or "
-                       "for none",
+                       " rows of a staged batch of pipeline %s: use a divisor of that "
+                       "number, or leave batch_size out",
                        batch_size, batch_rows, pipeline);
     for (size_t i = 0; i < boundary->n; i++) {
         int rc = check_component(boundary, i, batch_rows, err);
@@ -117,7 +116,7 @@ static int check_order(const struct stg_tensor *indices, const char *name,
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "tensor %s: entry %" PRId64 " is of row %" PRId64
                            ", after one of row %" PRId64
-                           ": only indices that are in order can be sliced",
+                           ": only sorted indices can be sliced",
                            name, i, at[i * rank], at[(i - 1) * rank]);
     }
     return 0;
@@ -164,7 +163,8 @@ int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
     else
         rc = find_rows(leased->base, &rows, err);
     if (rc == 0 && rows / batch_size >= UINT32_MAX)
-        rc = stg_err(err, -STAGER_DATA_LOSS, "%" PRId64 " rows make no sense", rows);
+        rc = stg_err(err, -STAGER_DATA_LOSS, "%" PRId64 " is not a valid number of rows",
+                     rows);
     if (rc < 0)
         return stg_err_prefix(err, rc, "batch %" PRIu64, leased->number);
     leased->n_rows = rows;
@@ -181,7 +181,9 @@ int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
 static int damaged(const char *name, struct stg_err *err)
 {
     return stg_err(err, -STAGER_DATA_LOSS,
-                   "tensor %s changed while it was read: stagerd is broken", name);
+                   "tensor %s changed while it was read: stagerd wrote to a published "
+                   "batch, which is a bug",
+                   name);
 }
 
 /* The slice's rows of a ragged feature whose row_splits are tensor i. */

@@ -11,8 +11,7 @@ int stg_stream_enter(struct stager_stream *stream)
     if (!stg_guard_holds(stream->guard))
         return stg_err(
             &stream->err, -STAGER_FAILED_PRECONDITION,
-            "this stream belongs to the parent process: open one of your own after "
-            "fork");
+            "this stream belongs to the parent process: open another one after fork");
     return 0;
 }
 

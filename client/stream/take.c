@@ -45,12 +45,12 @@ static int find_batch(struct stager_stream *stream, const struct stg_descriptor 
     uint64_t bytes = stream->segment.bytes;
     if (d->segment != 0 || d->offset % STG_TENSOR_ALIGN != 0 || d->offset > bytes ||
         d->length > bytes - d->offset || d->length < sizeof(struct stg_batch_header))
-        return stg_err(
-            &stream->err, -STAGER_DATA_LOSS,
-            "batch %llu: lies outside of the memory that stagerd shares (segment %u, "
-            "offset %llu, %llu bytes of %llu)",
-            (unsigned long long)d->number, d->segment, (unsigned long long)d->offset,
-            (unsigned long long)d->length, (unsigned long long)bytes);
+        return stg_err(&stream->err, -STAGER_DATA_LOSS,
+                       "batch %llu lies outside the shared memory (segment %u, offset "
+                       "%llu, %llu bytes of %llu)",
+                       (unsigned long long)d->number, d->segment,
+                       (unsigned long long)d->offset, (unsigned long long)d->length,
+                       (unsigned long long)bytes);
     *ret = (const char *)stream->segment.base + d->offset;
     return 0;
 }
@@ -132,9 +132,10 @@ static int take_error(struct stager_stream *stream, const struct stg_descriptor 
 
 static int say_end(struct stager_stream *stream)
 {
-    return stg_err(&stream->err, -STAGER_OUT_OF_RANGE,
-                   "end of pass %llu of pipeline %s: stager_rewind asks for the next",
-                   (unsigned long long)stream->end_pass, stream->name);
+    return stg_err(
+        &stream->err, -STAGER_OUT_OF_RANGE,
+        "end of pass %llu of pipeline %s: call stager_rewind for the next pass",
+        (unsigned long long)stream->end_pass, stream->name);
 }
 
 static int take_descriptor(struct stager_stream *stream, const struct stg_descriptor *d,
@@ -150,10 +151,10 @@ static int take_descriptor(struct stager_stream *stream, const struct stg_descri
     case STG_DESCRIPTOR_FINAL: return stg_stream_take_final(stream);
     }
     char text[128];
-    snprintf(text, sizeof(text),
-             "stagerd sent a descriptor of kind %u, which this library (%s) "
-             "does not know",
-             d->kind, STAGER_RELEASE);
+    snprintf(
+        text, sizeof(text),
+        "stagerd sent a descriptor of kind %u, which this library (%s) does not support",
+        d->kind, STAGER_RELEASE);
     return stg_stream_finish(stream, -STAGER_INTERNAL, text);
 }
 
@@ -202,8 +203,8 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
         if (rc < 0)
             return stg_stream_finish(
                 stream, -STAGER_UNAVAILABLE,
-                "stagerd went away; batches in hand stay readable; start it again "
-                "and open the stream anew");
+                "stagerd closed the connection; batches in hand stay readable; start "
+                "stagerd and open the stream again");
         stream->late = deadline_ns <= now_ns;
         if (stream->late) {
             rc = stg_stream_say_late(stream, timeout_millis);
@@ -235,12 +236,12 @@ static int say_all_held(struct stager_stream *stream)
                                      ": %u of %u slices", leased->n_in_hand,
                                      leased->n_slices);
     }
-    return stg_err(
-        &stream->err, -STAGER_FAILED_PRECONDITION,
-        "would wait for ever: %u of %u %sbatches are in hand (%s): release %s, or "
-        "open with a larger max_in_flight",
-        stream->held, stream->max_in_flight, stream->batch_size != 0 ? "staged " : "",
-        numbers, stream->batch_size != 0 ? "all slices of one" : "one");
+    return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                   "this call would block forever: %u of %u %sbatches are in hand (%s): "
+                   "release %s, or open with a larger max_in_flight",
+                   stream->held, stream->max_in_flight,
+                   stream->batch_size != 0 ? "staged " : "", numbers,
+                   stream->batch_size != 0 ? "all slices of one" : "one");
 }
 
 /* The rest of the batch that is being sliced may be another's by now. */

@@ -10,10 +10,9 @@ static int check_shape(const struct stager_tensor *value, int64_t *ret_n,
                        struct stg_err *err)
 {
     if (stg_dtype_bytes(value->dtype) == 0 && value->dtype != STAGER_STRING)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "dtype %d is none that is known",
-                       value->dtype);
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "unknown dtype %d", value->dtype);
     if (value->ndim < 0 || value->ndim > STG_MAX_DIMS)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "%d dimensions; at most %d",
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "%d dimensions; the maximum is %d",
                        value->ndim, STG_MAX_DIMS);
     int64_t n = 1;
     for (int i = 0; i < value->ndim; i++) {
@@ -31,9 +30,9 @@ static int check_shape(const struct stager_tensor *value, int64_t *ret_n,
 static int too_large(uint64_t bytes, struct stg_err *err)
 {
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                   "the tensor takes %" PRIu64
-                   " bytes of a message; a feed may take %u (60 KiB): put "
-                   "what is larger into a file of the dataset",
+                   "the feed takes %" PRIu64
+                   " bytes of a message; the maximum is %u (60 KiB): put larger data "
+                   "into a file of the dataset",
                    bytes, STG_FEED_MAX_BYTES);
 }
 
@@ -42,7 +41,7 @@ static int check_strings(const struct stager_tensor *value, int64_t n, uint64_t 
                          struct stg_err *err)
 {
     if (value->offsets == NULL)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "strings without offsets");
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "strings need offsets");
     if ((uint64_t)n > max_bytes)
         return too_large((uint64_t)n, err);
     for (int64_t i = 0; i < n; i++) {
@@ -68,7 +67,7 @@ static int check_numbers(const struct stager_tensor *value, int64_t n, uint64_t 
         return too_large(bytes, err);
     if (bytes != value->data_bytes)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "data_bytes is %" PRIu64 ", the shape takes %" PRIu64,
+                       "data_bytes is %" PRIu64 "; the shape needs %" PRIu64,
                        value->data_bytes, bytes);
     if ((uintptr_t)value->data % stg_dtype_bytes(value->dtype) != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

@@ -14,9 +14,10 @@ static int pick(struct stager_stream *stream, const struct stager_options *optio
     for (size_t i = 0; i < options->n_fields; i++) {
         if (options->fields[i] == NULL ||
             !stg_schema_pick(&stream->boundary, options->fields[i], picked))
-            return stg_err(err, -STAGER_INTERNAL,
-                           "stagerd took field %zu, and pipeline %s has none of its name",
-                           i, stream->name);
+            return stg_err(
+                err, -STAGER_INTERNAL,
+                "stagerd accepted field %zu, but pipeline %s has no feature of that name",
+                i, stream->name);
     }
     return 0;
 }
@@ -133,7 +134,7 @@ int stg_leased_open(struct stager_stream *stream, struct stg_leased *leased,
     if (rc < 0)
         return stg_err_prefix(err, rc, "batch %llu", (unsigned long long)leased->number);
     if (((const struct stg_batch_header *)leased->base)->kind != STG_BATCH_TENSORS)
-        return stg_err(err, -STAGER_DATA_LOSS, "batch %llu: holds no tensors",
+        return stg_err(err, -STAGER_DATA_LOSS, "batch %llu holds no tensors",
                        (unsigned long long)leased->number);
     rc = place(stream, leased, err);
     leased->open = rc == 0;

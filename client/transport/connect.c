@@ -64,7 +64,7 @@ static int receive_reply(struct stager *client, uint64_t id, int64_t deadline_ns
         if (rc == -STAGER_RESOURCE_EXHAUSTED)
             return rc;
         if (rc < 0)
-            return stg_err_prefix(err, rc, "stagerd sent a reply that makes no sense");
+            return stg_err_prefix(err, rc, "stagerd sent a malformed reply");
     }
 }
 
@@ -76,8 +76,8 @@ static int exchange(struct stager *client, struct stg_request *request, int64_t 
     long n = stg_wire_encode_request(request, client->buf, sizeof(client->buf));
     if (n < 0)
         return stg_err(err, (int)n,
-                       "the request does not fit a message of %u bytes; of a pipeline "
-                       "with many paths: name them by a pattern, or in a file (listing)",
+                       "the request exceeds the limit of %u bytes for a message: if the "
+                       "pipeline names many paths, use a pattern or a `listing` file",
                        STG_MESSAGE_MAX_BYTES);
     int64_t deadline_ns = stg_clock_ns() + limit_ns;
     int rc = stg_socket_send(client->fd, client->buf, (size_t)n, deadline_ns, err);
@@ -107,8 +107,7 @@ int stg_client_call(struct stager *client, struct stg_request *request, int64_t 
     if (rc < 0)
         return rc;
     if (reply.code == 0 && reply.kind != request->kind)
-        rc = stg_err(err, -STAGER_INTERNAL,
-                     "stagerd answered another request than was asked");
+        rc = stg_err(err, -STAGER_INTERNAL, "stagerd replied to a different request");
     else if (reply.code != 0)
         rc = stg_err(err, reply.code, "%s", reply.text != NULL ? reply.text : "");
     if (rc < 0) {

@@ -18,7 +18,7 @@ static int check_object(int fd, uint64_t bytes, const char *what, struct stg_err
     if (fstat(fd, &st) < 0)
         return stg_err(err, -STAGER_INTERNAL, "%s: %s", what, strerror(errno));
     if (bytes == 0 || bytes > SIZE_MAX || (uint64_t)st.st_size < bytes)
-        return stg_err(err, -STAGER_INTERNAL, "%s: has %lld bytes, stagerd promised %llu",
+        return stg_err(err, -STAGER_INTERNAL, "%s has %lld bytes; stagerd announced %llu",
                        what, (long long)st.st_size, (unsigned long long)bytes);
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)

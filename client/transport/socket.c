@@ -56,8 +56,8 @@ int stg_socket_find(const char *runtime_dir, struct sockaddr_un *ret, struct stg
         if (!path_in(dir, "", &address))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "the path %s/" SOCKET_NAME
-                           " has more than the %zu bytes that the "
-                           "address of a socket may have: use a shorter runtime_dir",
+                           " is longer than the %zu bytes of a socket address: use a "
+                           "shorter runtime_dir",
                            dir, sizeof(address.sun_path) - 1);
         *ret = address;
         return 0;
@@ -92,23 +92,21 @@ static int say_denied(const struct sockaddr_un *address, struct stg_err *err)
                            address->sun_path);
     }
     if (st.st_gid == 0) /* no advice to join that group */
-        return stg_err(
-            err, -STAGER_PERMISSION_DENIED,
-            "cannot reach stagerd at %s: Permission denied; it is open to root alone: "
-            "make the access_group of stagerd.yaml (`groupadd -r stager`), join it, and "
-            "restart stagerd",
-            address->sun_path);
+        return stg_err(err, -STAGER_PERMISSION_DENIED,
+                       "cannot reach stagerd at %s: Permission denied; only root may "
+                       "connect: create the access_group of stagerd.yaml (`groupadd -r "
+                       "stager`), add your user to it, and restart stagerd",
+                       address->sun_path);
     struct group group, *found = NULL;
     char buf[4096];
     getgrgid_r(st.st_gid, &group, buf, sizeof(buf), &found);
     char number[32];
     snprintf(number, sizeof(number), "%u", (unsigned)st.st_gid);
     const char *name = found != NULL ? found->gr_name : number;
-    return stg_err(
-        err, -STAGER_PERMISSION_DENIED,
-        "cannot reach stagerd at %s: Permission denied; it is open to group %s "
-        "(`usermod -aG %s USER`, then log in again)",
-        address->sun_path, name, name);
+    return stg_err(err, -STAGER_PERMISSION_DENIED,
+                   "cannot reach stagerd at %s: Permission denied; only group %s may "
+                   "connect (`usermod -aG %s USER`, then log in again)",
+                   address->sun_path, name, name);
 }
 
 static int say_unreachable(const struct sockaddr_un *address, int number,
@@ -118,7 +116,7 @@ static int say_unreachable(const struct sockaddr_un *address, int number,
         return say_denied(address, err);
     if (number == EAGAIN)
         return stg_err(err, -STAGER_UNAVAILABLE,
-                       "cannot reach stagerd at %s: it took no connection for %d s",
+                       "cannot reach stagerd at %s: it accepted no connection for %d s",
                        address->sun_path, CONNECT_S);
     return stg_err(
         err, -STAGER_UNAVAILABLE,
@@ -153,9 +151,9 @@ int stg_socket_connect(const struct sockaddr_un *address, int *ret, struct stg_e
 
 static int say_gone(struct stg_err *err)
 {
-    return stg_err(err, -STAGER_UNAVAILABLE,
-                   "stagerd went away; is it running? (`systemctl "
-                   "status stagerd`)");
+    return stg_err(
+        err, -STAGER_UNAVAILABLE,
+        "stagerd closed the connection; is it running? (`systemctl status stagerd`)");
 }
 
 /* 1 when ready, 0 after the deadline. Errors of the socket show at the next call on it.
@@ -193,7 +191,7 @@ int stg_socket_send(int fd, const void *data, size_t bytes, int64_t deadline_ns,
                                  strerror(errno));
         if (wait_for(fd, POLLOUT, deadline_ns) == 0)
             return stg_err(err, -STAGER_DEADLINE_EXCEEDED,
-                           "stagerd did not take the request in time");
+                           "stagerd did not read the request in time");
     }
 }
 

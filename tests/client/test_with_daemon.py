@@ -67,7 +67,7 @@ def check_and_apply(daemon):
     data = write(daemon, "numbers.csv", "1,0.5,a\n2,0.25,b\n3,0.1,c\n")
     path = write(daemon, "numbers.yaml", numbers(data))
     out = expect(daemon, 0, "", "check", path)
-    assert "numbers is a good pipeline" in out and "float32" in out, out
+    assert "numbers is a valid pipeline" in out and "float32" in out, out
     reply = expect_json(daemon, "check", path)
     assert reply["boundary"] == [{"name": "i", "dtype": "int32", "shape": [None]},
                                 {"name": "f", "dtype": "float32", "shape": [None]},
@@ -87,7 +87,7 @@ def check_and_apply(daemon):
     assert expect_json(daemon, "apply", path)["generation"] == 1
     assert expect_json(daemon, "apply", path)["unchanged"] is True
     changed = write(daemon, "changed.yaml", numbers(data, "  capacity: 3\n"))
-    expect(daemon, 1, 'FAILED_PRECONDITION: pipeline numbers is there with other content: "capacity: 3" is new',
+    expect(daemon, 1, 'FAILED_PRECONDITION: pipeline numbers already exists with other content: "capacity: 3" is new',
            "apply", changed)
     reply = expect_json(daemon, "apply", changed, "--replace")
     assert (reply["generation"], reply["unchanged"]) == (2, False), reply
@@ -144,7 +144,7 @@ def explain_of_what_runs_and_what_ran(daemon):
     dot = expect(daemon, 0, "", "explain", "dlrm", "--dot")
     assert dot.startswith('digraph "dlrm" {') and "style=bold" in dot, dot
     assert dot.count("[label=") == len(nodes) + sum(len(n["inputs"]) for n in nodes.values()), dot
-    expect(daemon, 2, "--json does not go with --dot", "explain", "dlrm", "--dot", "--json")
+    expect(daemon, 2, "--json cannot be combined with --dot", "explain", "dlrm", "--dot", "--json")
 
 
 def explain_of_a_name_that_would_end_a_quotation(daemon):

@@ -505,7 +505,7 @@ static void string_offsets_are_checked(void)
         CHECK_INT(stg_batch_check(copy, sizeof(golden_tensors), true, &err),
                   -STAGER_DATA_LOSS);
         if (inner)
-            CHECK_CONTAINS(err.text, "fall");
+            CHECK_CONTAINS(err.text, "decrease");
         free(copy);
     }
 }

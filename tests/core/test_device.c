@@ -332,7 +332,7 @@ static void refuse(const char *target, const char *why)
     CHECK_INT(rc, -STAGER_UNAVAILABLE);
     CHECK(device == NULL);
     CHECK_CONTAINS(err.text, why);
-    CHECK_CONTAINS(err.text, "no CUDA here");
+    CHECK_CONTAINS(err.text, "CUDA is not available");
 }
 
 static void a_plugin_of_another_kind_is_refused(void)

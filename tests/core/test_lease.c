@@ -153,7 +153,7 @@ static void a_lying_client_costs_no_other_client(void)
     make(10, 8);
     uint32_t extent = ready(2), a = client(2), b = client(2);
     struct stg_lease of_a = grant(extent, a), of_b = grant(extent, b);
-    refused(b, of_a, "another client's");
+    refused(b, of_a, "another client");
     refused(b, (struct stg_lease){8, 1}, "there are only 8");
     refused(b, (struct stg_lease){UINT32_MAX, 1}, "there are only 8");
     refused(b, (struct stg_lease){of_b.id, of_b.generation + 1}, "not out");

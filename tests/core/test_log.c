@@ -379,7 +379,7 @@ static void a_thread_that_stands_still_in_the_log_keeps_no_other(void)
     stg_log_stop();
     close_pipe(&reader);
     read_to_end(&reader);
-    CHECK_CONTAINS(reader.bytes, "100 lines are missing here: a thread stood still");
+    CHECK_CONTAINS(reader.bytes, "100 lines are missing here: a thread stopped");
     struct counts counts = count(&reader);
     CHECK_INT(counts.n_read, 1);
     CHECK_INT(counts.n_lost, 100);

@@ -577,7 +577,7 @@ static void a_text_of_the_largest_size_is_read(void)
     CHECK_OK(stg_load_pipeline(text, n, "p", &spec, &err), err);
     stg_pipeline_spec_destroy(spec);
     CHECK_INT(stg_load_pipeline(text, n + 1, "p", &spec, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_STR(err.text, "p: the text has 61441 bytes; at most 61440 are read");
+    CHECK_STR(err.text, "p: the text has 61441 bytes; the maximum is 61440");
     free(text);
 }
 

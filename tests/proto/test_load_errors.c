@@ -54,8 +54,7 @@ static void check_cases(const struct error_case *cases, size_t n)
 static void what_is_no_yaml_is_refused_with_its_place(void)
 {
     static const struct error_case cases[] = {
-        {"dataset:\n\t- files\n",
-         "p:2:1: a tab where YAML wants spaces; indent with spaces"},
+        {"dataset:\n\t- files\n", "p:2:1: a tab in the indentation; YAML needs spaces"},
         {"dataset: [a,\n  b\n",
          "p:3:1: not valid YAML: did not find expected ',' or ']' (while parsing a flow "
          "sequence that began at line 1)"},
@@ -160,16 +159,16 @@ static void an_unknown_key_suggests_the_nearest(void)
 static void a_misplaced_key_is_reported_with_its_proper_place(void)
 {
     static const struct error_case cases[] = {
-        {STEPS "num_clients: 2\n", "p:2:1: \"num_clients\" stands below \"staged:\""},
+        {STEPS "num_clients: 2\n", "p:2:1: \"num_clients\" belongs below \"staged:\""},
         {STEPS "deterministic: true\n",
-         "p:2:1: \"deterministic\" stands below \"staged:\""},
+         "p:2:1: \"deterministic\" belongs below \"staged:\""},
         {STEPS "staged: {smart_stage: auto}\n",
-         "p:2:10: staged: \"smart_stage\" stands at the top of the file, beside "
+         "p:2:10: staged: \"smart_stage\" belongs at the top of the file, beside "
          "\"staged:\""},
         {STEPS "shuffle: {buffer_size: 4}\n",
          "p:2:1: \"shuffle\" is a step: an entry \"- \" of the list below \"dataset:\""},
         {"dataset:\n  - TFRecordDataset: {}\n",
-         "p:2:5: dataset[0]: \"TFRecordDataset\" is called \"tfrecord\" here"},
+         "p:2:5: dataset[0]: \"TFRecordDataset\" has the name \"tfrecord\" here"},
     };
     CHECK_CASES(cases);
 }
@@ -219,12 +218,11 @@ static void exception_types_are_status_codes(void)
          "status codes: [OUT_OF_RANGE]"},
         {STEPS "staged: {ignored_exception_types: [DATA_LOS]}\n",
          "p:2:36: staged.ignored_exception_types[0]: found DATA_LOS; expected the name "
-         "of "
-         "a status code, as OUT_OF_RANGE, or its number from 1 to 16; did you mean "
-         "DATA_LOSS?"},
+         "of a status code, such as OUT_OF_RANGE, or its number from 1 to 16; did you "
+         "mean DATA_LOSS?"},
         {STEPS "staged: {ignored_exception_types: [17]}\n",
          "p:2:36: staged.ignored_exception_types[0]: found 17; expected the name of a "
-         "status code, as OUT_OF_RANGE, or its number from 1 to 16"},
+         "status code, such as OUT_OF_RANGE, or its number from 1 to 16"},
         {STEPS "staged: {feed_dict: {x: {value: 1, tensor: y}}}\n",
          "p: feed_dict \"x\" (line 2) needs one of value and tensor"},
     };
@@ -356,12 +354,15 @@ static void the_error_for_a_number_out_of_range_names_the_range(void)
 static void the_error_for_a_bad_name_defines_names(void)
 {
     static const struct error_case cases[] = {
-        {STEPS "name: a b\n", "p:2:7: name: \"a b\": not a name; use 1 to 64 letters, "
-                              "digits, '_', '.' or '-', the first not a '.'"},
-        {STEPS "name: a/b\n", "p:2:7: name: \"a/b\": not a name; use 1 to 64 letters, "
-                              "digits, '_', '.' or '-', the first not a '.'"},
-        {STEPS "name: ..\n", "p:2:7: name: \"..\": not a name; use 1 to 64 letters, "
-                             "digits, '_', '.' or '-', the first not a '.'"},
+        {STEPS "name: a b\n",
+         "p:2:7: name: \"a b\": not a valid name; use 1 to 64 letters, "
+         "digits, '_', '.' or '-', the first not a '.'"},
+        {STEPS "name: a/b\n",
+         "p:2:7: name: \"a/b\": not a valid name; use 1 to 64 letters, "
+         "digits, '_', '.' or '-', the first not a '.'"},
+        {STEPS "name: ..\n",
+         "p:2:7: name: \"..\": not a valid name; use 1 to 64 letters, "
+         "digits, '_', '.' or '-', the first not a '.'"},
         {STEPS "name: ''\n",
          "p:2:7: name: \"\": an empty string; write one or leave it out"},
         {STEPS "name: \"a\\0\"\n", "p:2:7: name: \"a\\x00\": a NUL inside a string"},
@@ -369,12 +370,13 @@ static void the_error_for_a_bad_name_defines_names(void)
                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
          "p:2:7: name: "
          "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": not a "
-         "name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
+         "valid name; use 1 to 64 letters, digits, '_', '.' or '-', the first not a '.'"},
         {STEPS "graph: [{name: \"a:0\", op: x}]\n",
-         "p:2:16: graph[0].name: \"a:0\": not a name; use 1 to 255 letters, digits, '_', "
+         "p:2:16: graph[0].name: \"a:0\": not a valid name; use 1 to 255 letters, "
+         "digits, '_', "
          "'.', '-' or '/'"},
         {STEPS "graph:\n- {name: a, op: x}\n- {name: b, op: x}\n- {name: a, op: y}\n",
-         "p:5:3: graph: two nodes are called \"a\" (the other at line 3); rename one"},
+         "p:5:3: graph: two nodes have the name \"a\" (the other at line 3); rename one"},
     };
     CHECK_CASES(cases);
 }
@@ -497,9 +499,8 @@ static void features_name_tensors(void)
          "tensor: "
          "\"ids\" or \"columns:0\""},
         {STEPS "staged: {features: {a/b: x, a: {b: y}}}\n",
-         "p:2:36: staged.features: two features are called \"a/b\" (the other at line "
-         "2); "
-         "rename one"},
+         "p:2:36: staged.features: two features have the name \"a/b\" (the other at line "
+         "2); rename one"},
         {STEPS "staged: {features: {\"a\\tb\": x}}\n",
          "p:2:29: staged.features: a control character in the name of a feature"},
     };
@@ -510,14 +511,14 @@ static void a_sparse_or_ragged_feature_has_its_keys_and_no_other(void)
 {
     static const struct error_case cases[] = {
         {STEPS "staged: {features: {a: {sparse: {values: v, indices: i}}}}\n",
-         "p:2:33: staged.features.a.sparse: a sparse feature has the keys values, "
-         "indices, dense_shape; there is no dense_shape"},
+         "p:2:33: staged.features.a.sparse: a sparse feature needs the keys values, "
+         "indices, dense_shape; dense_shape is missing"},
         {STEPS "staged: {features: {ragged: {row_splits: r}}}\n",
-         "p:2:29: staged.features.ragged: a ragged feature has the keys values, "
-         "row_splits; there is no values"},
+         "p:2:29: staged.features.ragged: a ragged feature needs the keys values, "
+         "row_splits; values is missing"},
         {STEPS "staged: {features: [{ragged: {values: v, row_splits: r, x: y}}]}\n",
-         "p:2:30: staged.features[0].ragged: a ragged feature has the keys values, "
-         "row_splits and no other"},
+         "p:2:30: staged.features[0].ragged: a ragged feature has only the keys values, "
+         "row_splits"},
         {STEPS "staged: {features: {a: {ragged: {values: v, row_splits: ~}}}}\n",
          "p:2:57: staged.features.a.ragged.row_splits: found ~; expected the name of a "
          "tensor: \"ids\" or \"columns:0\""},
@@ -526,7 +527,7 @@ static void a_sparse_or_ragged_feature_has_its_keys_and_no_other(void)
          "of a tensor: \"ids\" or \"columns:0\""},
         {STEPS "staged: {features: {a/values: x, a: {ragged: {values: v, row_splits: "
                "r}}}}\n",
-         "p:2:55: staged.features: two features are called \"a/values\" (the other at "
+         "p:2:55: staged.features: two features have the name \"a/values\" (the other at "
          "line 2); rename one"},
     };
     CHECK_CASES(cases);

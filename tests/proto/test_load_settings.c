@@ -29,7 +29,8 @@ static void settings_have_errors_with_places(void)
          "s:1:55: thread_pools[0].intra_op_threads_num: found 1025; expected an integer "
          "from 1 to 1024"},
         {"thread_pools: [{global_name: a b}]\n",
-         "s:1:30: thread_pools[0].global_name: \"a b\": not a name; use 1 to 64 letters, "
+         "s:1:30: thread_pools[0].global_name: \"a b\": not a valid name; use 1 to 64 "
+         "letters, "
          "digits, '_', '.' or '-'"},
         {"thread_pools: {global_name: a}\n",
          "s:1:15: thread_pools: found a mapping; expected a list; begin each entry with "

@@ -107,15 +107,16 @@ static void fields_of_a_newer_peer_are_ignored_up_to_a_bound(void)
 static void a_malformed_reply_is_refused_by_name(void)
 {
     static const struct bad cases[] = {
-        BAD("\x10\x11", "code: 17 is no status code"),
-        BAD("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "code: -1 is no status code"),
+        BAD("\x10\x11", "code: 17 is not a status code"),
+        BAD("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            "code: -1 is not a status code"),
         BAD("\x1a\x03"
             "a\0b",
             "text: a NUL inside a text"),
-        BAD("\x48\x00", "kind: 0 is no request"),
-        BAD("\x48\x01", "kind: 1 is no request"),
-        BAD("\x48\x63", "kind: 99 is no request"),
-        BAD("\x48\xff\xff\xff\xff\x0f", "kind: 4294967295 is no request"),
+        BAD("\x48\x00", "kind: 0 is not a request"),
+        BAD("\x48\x01", "kind: 1 is not a request"),
+        BAD("\x48\x63", "kind: 99 is not a request"),
+        BAD("\x48\xff\xff\xff\xff\x0f", "kind: 4294967295 is not a request"),
         BAD("\x10\x05\x48\x08", "an error that answers as if it were none"),
         BAD("\x48\x02", "a reply without its part, or with another's"),
         BAD("\x32\x00", "a reply without its part, or with another's"),

@@ -77,7 +77,7 @@ for stop in ({stops}):
         self.assertEqual(run("20,").stdout, "2\n")
         twice = run("30, 40")
         self.assertEqual((twice.returncode, twice.stdout), (1, "3\n"))
-        self.assertIn("FailedPreconditionError: pipeline scripted is there with other content", twice.stderr)
+        self.assertIn("FailedPreconditionError: pipeline scripted already exists with other content", twice.stderr)
         with self.assertRaises(stager.FailedPreconditionError):
             stager.apply(stager.range(50).batch(2).staged(name="scripted"))
 
@@ -94,7 +94,7 @@ for stop in ({stops}):
         with self.assertRaisesRegex(TypeError, "a pipeline is its text, a pathlib.Path"):
             stager.apply({"name": "bad"})
         many = stager.files([f"/data/photos/{i:08d}.jpg" for i in range(3000)]).read_file()
-        with self.assertRaisesRegex(stager.ResourceExhaustedError, "name them by a pattern, or in a file"):
+        with self.assertRaisesRegex(stager.ResourceExhaustedError, "use a pattern or a `listing` file"):
             stager.check(many)
         with self.assertRaises(FileNotFoundError):
             stager.apply(pathlib.Path("/nonexistent.yaml"))

@@ -265,7 +265,7 @@ class Batches(case.Case):
         self.assertEqual((major, flags), (1, 2))
         with self.assertRaisesRegex(BufferError, "CPU"):
             tensor.__dlpack__(max_version=(1, 0), dl_device=(2, 0))
-        with self.assertRaisesRegex(TypeError, r"max_version is a tuple \(major, minor\), not \[1, 0\]"):
+        with self.assertRaisesRegex(TypeError, r"max_version must be a tuple \(major, minor\), not \[1, 0\]"):
             tensor.__dlpack__(max_version=[1, 0])
 
     def test_numpy_reads_dlpack(self):

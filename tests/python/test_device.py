@@ -152,7 +152,7 @@ class Streams(case.Case):
 
     def test_a_name_of_a_device_needs_torch(self):
         with mock.patch.dict(sys.modules, {"torch": None, "stager.torch": None}):
-            with self.assertRaisesRegex(stager.InvalidArgumentError, "there is no torch"):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "torch is not installed"):
                 stager.open(self.numbers(), device="cuda:0")
 
 

@@ -188,7 +188,7 @@ class Docs(case.Case):
         self.addCleanup(os.chdir, before)
         os.chdir(self.daemon.folder)
         said = self.run_blocks("getting-started.md")
-        self.assertIn('field 1: "two" is no valid float32', said)
+        self.assertIn('field 1: "two" is not a valid float32', said)
         self.assertIn("line 602", said)
 
     def test_the_page_of_the_package(self):

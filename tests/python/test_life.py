@@ -345,7 +345,7 @@ class DeadDaemon(case.Case):
         self.daemon.process.kill()
         self.daemon.process.wait()
         kept = []
-        with self.assertRaisesRegex(stager.UnavailableError, "went away"):
+        with self.assertRaisesRegex(stager.UnavailableError, "closed the connection"):
             while True:
                 kept = stream.next()["value"].tolist()
         self.assertEqual(batch["value"].tolist(), [0, 1])

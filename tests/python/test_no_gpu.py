@@ -43,7 +43,7 @@ class NoGpu(case.Case):
         self.assertEqual((report["gpus"], report["reason"], report["daemon"]["reachable"]), ([], FOUND.reason, True))
         self.assertEqual(report["daemon"]["cuda"], f"unavailable: {FOUND.reason}")
         self.assertIn(f"  cuda    unavailable: {FOUND.reason}\n", doctor())
-        self.assertIn(f"gpu       none: {FOUND.reason}; all goes on without\n", doctor())
+        self.assertIn(f"gpu       none: {FOUND.reason}; stager works without a GPU\n", doctor())
 
     def test_open_on_a_gpu_is_refused_and_without_one_all_goes_on(self):
         name = self.numbers(stop=8, batch_size=4)
@@ -56,7 +56,7 @@ class NoGpu(case.Case):
 
     @unittest.skipIf(importlib.util.find_spec("torch"), "there is torch")
     def test_a_device_of_torch_without_torch_is_refused(self):
-        with self.assertRaisesRegex(stager.InvalidArgumentError, "there is no torch to know it"):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "torch is not installed"):
             stager.open(self.numbers(), device="cuda:0")
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch")

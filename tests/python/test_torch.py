@@ -121,7 +121,7 @@ class Torch(case.Case):
     def test_workers_are_refused_with_the_reason(self):
         dataset = stager.torch.IterableDataset(self.numbers(stop=6))
         loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1)
-        with self.assertRaisesRegex(Exception, "num_workers has to be 0: stagerd has threads"):
+        with self.assertRaisesRegex(Exception, "num_workers must be 0: stagerd runs the threads"):
             next(iter(loader))
 
     def test_its_state_goes_with_the_model(self):

@@ -424,7 +424,7 @@ class Values(WorkerCase):
     def test_row_splits_that_fall_are_an_error_item(self):
         signature = {"ids/values": ("int64", [None]), "ids/row_splits": ("int64", [None])}
         with stager.open(self.calling("bad_splits", signature, batch_size=4), workers=1) as stream:
-            with self.assertRaisesRegex(stager.InvalidArgumentError, "row_splits fall"):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "row_splits decrease"):
                 stream.next()
 
     def test_what_it_gives_goes_through_the_graph(self):
@@ -535,7 +535,7 @@ class Errors(WorkerCase):
                 stream.next()
 
     def test_a_worker_that_exits_costs_its_batch(self):
-        self.one_is_lost("exits", "ended with exit status 3 (its standard error may say why)")
+        self.one_is_lost("exits", "ended with exit status 3 (its standard error may have the reason)")
 
     def test_a_worker_that_is_killed_costs_its_batch(self):
         self.one_is_lost("kills", "was killed by signal 9 (SIGKILL)")
@@ -547,14 +547,14 @@ class Errors(WorkerCase):
         self.one_is_lost("segfaults", "was killed by signal 11 (SIGSEGV)")
 
     def test_a_worker_that_hangs_costs_its_batch(self):
-        self.one_is_lost("hangs", "was still at work after timeout_millis 300", timeout_millis=300)
+        self.one_is_lost("hangs", "was still working after timeout_millis 300", timeout_millis=300)
 
     def test_a_worker_that_hangs_with_the_gil_costs_its_batch(self):
-        self.one_is_lost("hangs_with_the_gil", "was still at work after timeout_millis 300",
+        self.one_is_lost("hangs_with_the_gil", "was still working after timeout_millis 300",
                          timeout_millis=300)
 
     def test_a_worker_that_is_stopped_costs_its_batch(self):
-        self.one_is_lost("stops", "was still at work after timeout_millis 300", timeout_millis=300)
+        self.one_is_lost("stops", "was still working after timeout_millis 300", timeout_millis=300)
 
     def test_a_deadline_names_the_worker_that_is_busy_or_that_none_is_there(self):
         def expect(stream, pattern):
@@ -602,12 +602,12 @@ class Errors(WorkerCase):
             self.assertEqual(self.status()["workers_lost"], 0)
 
     def test_another_dtype_is_an_error_item(self):
-        self.wrong("dtype", "value is int32 [2], and was declared int64 [?]")
-        self.wrong("objects", "value is object [2], and was declared int64 [?]")
-        self.wrong("yields", "value is generator, and was declared int64 [?]")
+        self.wrong("dtype", "value is int32 [2], but was declared as int64 [?]")
+        self.wrong("objects", "value is object [2], but was declared as int64 [?]")
+        self.wrong("yields", "value is generator, but was declared as int64 [?]")
 
     def test_another_shape_is_an_error_item(self):
-        self.wrong("shape", "value is int64 [2, 1], and was declared int64 [?]")
+        self.wrong("shape", "value is int64 [2, 1], but was declared as int64 [?]")
 
     def test_another_name_is_an_error_item(self):
         self.wrong("name", "it gave ['valu'], and ['value'] was declared")
@@ -624,9 +624,9 @@ class Errors(WorkerCase):
         batches = stager.range(10).batch(2)
         for dataset, text in (
                 (batches.py_function("no_function"), "module:name"),
-                (batches.py_function("m:f", {"x": ("float33", [1])}), "no dtype"),
-                (batches.py_function("m:f", output_types={"x": "int64"}), "output_shapes says nothing of x"),
-                (batches.py_function("m:f", output_shapes={"x": [1]}), "which it does not give")):
+                (batches.py_function("m:f", {"x": ("float33", [1])}), "is not a dtype"),
+                (batches.py_function("m:f", output_types={"x": "int64"}), "output_shapes has no entry for x"),
+                (batches.py_function("m:f", output_shapes={"x": [1]}), "which is not an output")):
             with self.assertRaisesRegex(stager.InvalidArgumentError, text):
                 stager.check(dataset.staged())
         with self.assertRaisesRegex(stager.InvalidArgumentError, "module:name"):

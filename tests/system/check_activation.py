@@ -100,14 +100,14 @@ def a_socket_elsewhere_is_taken_with_a_warning(case):
             probe.send(b"not a message")
             probe.recv(1)
         said = stop(daemon)
-    assert f"listens on {path}, runtime_dir in stagerd.yaml wants {case.path}" in said, said
+    assert f"listens on {path}, but clients look at {case.path}" in said, said
 
 
 def what_is_no_such_socket_is_refused(case):
     for kinds in ([socket.SOCK_STREAM], [socket.SOCK_SEQPACKET] * 2):
         socks = [listen(f"{case.path}.{i}", kind) for i, kind in enumerate(kinds)]
         said = said_by(case.start(*socks), 1)
-        assert "wants one that listens" in said and "ListenSequentialPacket=" in said, said
+        assert "needs one listening socket" in said and "ListenSequentialPacket=" in said, said
         for sock in socks:
             os.unlink(sock.getsockname())
             sock.close()

@@ -58,7 +58,7 @@ def main():
         assert len(by_hand) >= 3 and "pip install" in python, scripts
         said = "".join(run(root, script, env) for script in by_hand)
         assert said.count(f"{BATCH} rows, the first id is") == 2 * (ROWS // BATCH), said
-        assert "shop is a good pipeline" in said and "advice" not in said, said
+        assert "shop is a valid pipeline" in said and "advice" not in said, said
         print("ok   two trainers in C")
         if not os.path.isdir(os.path.join(build, "client/python/stager")):
             print("skipped: a trainer in Python: the package was not built")

@@ -47,10 +47,10 @@ def check_mistakes(build, folder):
     for line, words in (
             ("max_clients: many", ":4:14: max_clients"),
             ("max_client: 4", ':4:1: unknown key "max_client"'),
-            ("log_level: loud", ':4: log_level: "loud" is none of'),
+            ("log_level: loud", ':4: log_level: "loud" is not one of'),
             ("access_group: nobodys-group", ":4: access_group: there is no group nobodys-group"),
             ("thread_pools: [{global_name: io, cpus: '99999'}]", ":4: thread_pools: "),
-            ("remote: {cache_dir: /dev/null/cache}", ":4: cache_dir: /dev/null is no folder"),
+            ("remote: {cache_dir: /dev/null/cache}", ":4: cache_dir: /dev/null is not a directory"),
             ("remote: {stores: [{prefix: 's3://b/', credentials_file: /nowhere/keys}]}",
              ":4: credentials_file: of prefix s3://b/: /nowhere/keys: No such file"),
     ):
@@ -58,11 +58,11 @@ def check_mistakes(build, folder):
         status, out, err = stagerd(build, "--check-config", "--config", config)
         check((status, out) == (1, "") and config + words in err, f"{line}: {status} {err}")
     write(config, good.replace(f"{folder}/run", "/dev/null/run"))
-    check(f"{config}:1: runtime_dir: /dev/null is no folder" in stagerd(build, "--check-config", "--config", config)[2], "runtime_dir")
+    check(f"{config}:1: runtime_dir: /dev/null is not a directory" in stagerd(build, "--check-config", "--config", config)[2], "runtime_dir")
     write(config, good)
     write(os.path.join(pipelines, "p.yaml"), PIPELINE.replace("range", "rang") % "p")
     status, out, err = stagerd(build, "--check-config", "--config", config)
-    check(status == 0 and "p.yaml:3:" in err and "left out" in err and "ok" in out, f"a pipeline: {status} {err}")
+    check(status == 0 and "p.yaml:3:" in err and "does not load" in err and "ok" in out, f"a pipeline: {status} {err}")
 
 
 def check_state_folder(build, folder):

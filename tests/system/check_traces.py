@@ -208,7 +208,7 @@ def what_cannot_be_traced_says_why(daemon):
     run = daemon.run(CTL, "trace", "onne", "--seconds", "1", "-o", "-")
     assert (run.returncode, run.stdout) == (1, b"")
     assert b"NOT_FOUND: no pipeline onne here: did you mean one?" in run.stderr, run.stderr
-    for args, why in ((["--seconds", "601"], b"--seconds is at most 600"), (["-o", "-", "--text"], b"-o -"),
+    for args, why in ((["--seconds", "601"], b"the maximum of --seconds is 600"), (["-o", "-", "--text"], b"-o -"),
                       (["--json", "--text"], b"--json")):
         run = daemon.run(CTL, "trace", "one", *args)
         assert run.returncode == 2 and why in run.stderr, (args, run)
@@ -229,7 +229,7 @@ def one_trace_of_a_pipeline_at_a_time(daemon):
     wait_for_trace(daemon, n + 1)
     run = daemon.run(CTL, "trace", "twice", "-o", "-")
     assert run.returncode == 1 and re.search(
-        rb"RESOURCE_EXHAUSTED: pipeline twice is being traced, for \d+ ms yet", run.stderr), run.stderr
+        rb"RESOURCE_EXHAUSTED: pipeline twice is being traced, for \d+ ms more", run.stderr), run.stderr
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=60 * SLOW)
     assert first.returncode == 0, err
@@ -283,7 +283,7 @@ def a_daemon_that_stops_ends_the_trace(daemon):
             daemon.process.wait(60 * SLOW)
         events, _ = check(out)
         assert trace.returncode == 0 and spans(events, "op"), (trace.returncode, err)
-        assert ("stagerd stopped" if stop == signal.SIGTERM else "stagerd went away") in err, err
+        assert ("stagerd stopped" if stop == signal.SIGTERM else "stagerd closed the connection") in err, err
         daemon.start()
 
 

@@ -177,8 +177,8 @@ static void other_content_under_an_unused_name_is_refused(void)
     yaml_of("x", 11, yaml);
     CHECK_INT(fixture_try_apply(&fixture, yaml, false, &err),
               -STAGER_FAILED_PRECONDITION);
-    CHECK_CONTAINS(err.text, "pipeline x is there with other content: "
-                             "\"- range: {stop: 10}\" becomes \"- range: {stop: 11}\"");
+    CHECK_CONTAINS(err.text, "pipeline x already exists with other content: \"- range: "
+                             "{stop: 10}\" becomes \"- range: {stop: 11}\"");
     CHECK_CONTAINS(err.text, "--replace (replace=True in Python)");
     /* the error named that one */
     CHECK_INT(apply_as(&fixture, yaml, NULL, 0, 1, &err), 2);

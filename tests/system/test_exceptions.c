@@ -10,7 +10,7 @@
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
-/* A pipeline "p" with one line for each item: a line "x" is no number, an
+/* A pipeline "p" with one line for each item: a line "x" is not numeric, an
  * INVALID_ARGUMENT. */
 static void apply_lines(struct fixture *fixture, const char *text, const char *staged)
 {
@@ -84,7 +84,7 @@ static void an_unexpected_error_is_an_item_and_the_stream_continues(void)
         struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
         CHECK_INT(take_number(stream, NULL), 0);
         CHECK_INT(take_number(stream, NULL), 1);
-        expect(stream, STAGER_INVALID_ARGUMENT, "is no valid int32");
+        expect(stream, STAGER_INVALID_ARGUMENT, "is not a valid int32");
         struct stager_batch_info info = {.struct_size = sizeof(info)};
         CHECK_INT(take_number(stream, &info), 3);
         CHECK_INT(info.number, 3);
@@ -141,7 +141,7 @@ static void one_more_than_max_ignored_is_fatal_with_its_own_code(void)
         for (int n = 0; n < 6; n += 2)
             CHECK_INT(take_number(stream, NULL), n);
         expect(stream, STAGER_INVALID_ARGUMENT, "more than max_ignored 2");
-        expect(stream, STAGER_INVALID_ARGUMENT, "is no valid int32");
+        expect(stream, STAGER_INVALID_ARGUMENT, "is not a valid int32");
         struct fixture_status status = balance(&fixture);
         CHECK_STR(status.state, "failed");
         CHECK_INT(status.ignored, 2);

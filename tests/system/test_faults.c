@@ -420,7 +420,7 @@ static void a_client_cannot_ask_for_all_passes_at_once(void)
     CHECK_INT(status.pass, 2);
     CHECK_INT(stager_rewind(stream), 0);
     CHECK_INT(stager_next(stream, 10000, &batch), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(stager_error_text(stream), "ahead of the end");
+    CHECK_CONTAINS(stager_error_text(stream), "further passes before the end");
     stager_close(stream);
     fixture_finish(&fixture);
 }

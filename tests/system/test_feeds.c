@@ -121,7 +121,7 @@ static void an_error_of_what_feeds_is_the_items(void)
     fixture_apply(&fixture, graph);
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 2);
     stager_release(fixture_take(stream));
-    expect(stream, STAGER_INVALID_ARGUMENT, "is no valid int32");
+    expect(stream, STAGER_INVALID_ARGUMENT, "is not a valid int32");
     stager_release(fixture_take(stream));
     expect(stream, STAGER_OUT_OF_RANGE, "");
     stager_close(stream);
@@ -227,7 +227,7 @@ static void a_feed_that_may_not_be_set_is_refused_and_the_stream_continues(void)
         .dtype = STAGER_FLOAT32, .data = &f, .data_bytes = sizeof(f)};
     CHECK_INT(stager_feed(stream, "rate", &value, NULL), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(stager_error_text(stream),
-                   "is float32 [], and the tensor is int64 []");
+                   "is float32 [], but the tensor is int64 []");
     CHECK_INT(stager_feed(stream, "value", &value, NULL), -STAGER_FAILED_PRECONDITION);
     CHECK_INT(stager_feed(stream, "rat", &value, NULL), -STAGER_NOT_FOUND);
     CHECK_CONTAINS(stager_error_text(stream), "did you mean \"rate\"?");
@@ -305,7 +305,7 @@ static void a_run_that_was_replaced_takes_no_feeds(void)
     struct stager_tensor value = {
         .dtype = STAGER_INT64, .data = &one, .data_bytes = sizeof(one)};
     CHECK_INT(stager_feed(old, "rate", &value, NULL), -STAGER_ABORTED);
-    CHECK_CONTAINS(stager_error_text(old), "open the stream anew");
+    CHECK_CONTAINS(stager_error_text(old), "open the stream again");
     stager_release(held);
     stager_close(old);
     fixture_finish(&fixture);

@@ -285,9 +285,9 @@ static void what_closed_streams_keep_is_shown_and_bounded(void)
     snprintf(holder, sizeof(holder), "process %d (", (int)getpid());
     CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(stager_error_text(NULL), holder);
-    CHECK_CONTAINS(stager_error_text(NULL), "max_quarantined_memory 100.0 MiB");
+    CHECK_CONTAINS(stager_error_text(NULL), "max_quarantined_memory is 100.0 MiB");
     CHECK_CONTAINS(stager_error_text(NULL),
-                   "let them release those batches, or end them");
+                   "release those batches, end the processes, or raise");
     CHECK(n > 1 && n < MOST);
     stager_close(open_with_named_limit(&fixture));
     wait_for_kept(&fixture, "x", 100 << 20, 200 << 20);
@@ -455,11 +455,10 @@ static void more_credits_than_there_is_memory_for_are_refused(void)
                                      .max_in_flight = 100};
     struct stager_stream *b;
     CHECK_INT(stager_open(NULL, "x", &options, &b), -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(stager_error_text(NULL), "max_in_flight 100 is too much");
+    CHECK_CONTAINS(stager_error_text(NULL), "max_in_flight 100 is too large");
     CHECK_CONTAINS(stager_error_text(NULL),
-                   "open with at most 2, or let the one that "
-                   "opens it first ask for max_in_flight 100, or "
-                   "raise num_clients to 51");
+                   "open with at most 2, or let the first client open it with "
+                   "max_in_flight 100, or raise num_clients to 51");
     b = fixture_open(&fixture, "x", "b", 2);
     struct stager_stream *c;
     CHECK_INT(try_open(&fixture, "x", &c), -STAGER_RESOURCE_EXHAUSTED);

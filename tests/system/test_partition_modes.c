@@ -277,7 +277,7 @@ static void words_behind_the_boundary_are_looked_up_ahead_of_trainers(void)
         check_words(modes[i]);
     }
     CHECK_INT(apply_words("off", "target", &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, "vocabulary \"known\" stays in the daemon");
+    CHECK_CONTAINS(err.text, "vocabulary \"known\" exists only in the daemon");
     CHECK_CONTAINS(err.text, "or set smart_stage to on or auto");
     CHECK_INT(apply_words("on", "ahead", &err), -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(err.text, "node ahead (lookup), line 9");

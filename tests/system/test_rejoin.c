@@ -158,7 +158,7 @@ static void the_place_of_a_client_that_may_reconnect_is_kept(void)
                                      .client_id = "third",
                                      .runtime_dir = fixture.runtime};
     CHECK_INT(stager_open(NULL, "p", &options, &third), -STAGER_RESOURCE_EXHAUSTED);
-    CHECK_CONTAINS(stager_error_text(NULL), "victim (its place is kept for ");
+    CHECK_CONTAINS(stager_error_text(NULL), "victim (its place is reserved for ");
     CHECK_CONTAINS(stager_error_text(NULL), "reconnect_grace_millis");
     stager_close(other);
     fixture_finish(&fixture);
@@ -202,7 +202,8 @@ static void a_client_id_is_taken_whole_or_refused(void)
                                      .runtime_dir = fixture.runtime};
     struct stager_stream *refused, *streams[2];
     CHECK_INT(stager_open(NULL, "p", &options, &refused), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(stager_error_text(NULL), "client_id has 128 bytes, and may have 127");
+    CHECK_CONTAINS(stager_error_text(NULL),
+                   "client_id has 128 bytes; the maximum is 127");
     for (int i = 0; i < 2; i++) {
         names[i][127] = '\0'; /* they differ in the last byte */
         streams[i] = fixture_open(&fixture, "p", names[i], 2);

@@ -190,7 +190,7 @@ static void a_missing_rank_is_reported(void)
     fixture_start(&fixture, "");
     apply_lines(&fixture, "0\n1\n", "num_clients: 2, start_timeout_millis: 100");
     struct stager_stream *a = fixture_open(&fixture, "p", "alice", 2);
-    fixture_expect_code(a, STAGER_DEADLINE_EXCEEDED, "1 of num_clients 2 did not come");
+    fixture_expect_code(a, STAGER_DEADLINE_EXCEEDED, "1 of num_clients 2 did not attach");
     stager_close(a);
     fixture_finish(&fixture);
 }

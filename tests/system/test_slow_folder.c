@@ -88,7 +88,7 @@ static bool list_comes_first(struct fixture *fixture, const struct stg_request *
     CHECK_INT(reply.id, 2);
     CHECK_INT(reply.n_advice > 0, true);
     if (first)
-        CHECK_CONTAINS(reply.advice[0], "their file system takes long to answer");
+        CHECK_CONTAINS(reply.advice[0], "their file system is slow to answer");
     receive(fd, &bump, &reply); /* the one behind it keeps its place */
     CHECK_INT(reply.id, 3);
     unlink(hold);

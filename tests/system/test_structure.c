@@ -148,22 +148,22 @@ static void parts_that_cannot_be_are_refused_when_applied(void)
         const char *features, *text;
     } cases[] = {
         {"{r: {ragged: {values: w, row_splits: v}}}",
-         "staged.features.r/row_splits, line 21: row_splits is int64 [rows + 1], found "
-         "int32 [5]"},
+         "staged.features.r/row_splits, line 21: row_splits must be int64 [rows + 1], "
+         "found int32 [5]"},
         {"{r: {ragged: {values: w, row_splits: at}}}", "found int64 [5, 2]"},
         {"{r: {ragged: {values: zero_d, row_splits: splits}}}",
-         "the values of a ragged feature have rank 1 or more"},
+         "the values of a ragged feature must have rank 1 or more"},
         {"{a: {sparse: {values: v, indices: splits, dense_shape: box}}}",
-         "staged.features.a/indices, line 21: indices is int64 [values, rank], found "
-         "int64 [5]"},
+         "staged.features.a/indices, line 21: indices must be int64 [values, rank], "
+         "found int64 [5]"},
         {"{a: {sparse: {values: v, indices: few, dense_shape: box}}}",
          "2 indices for 5 values"},
         {"{a: {sparse: {values: empty, indices: at, dense_shape: box}}}",
-         "the values of a sparse feature have rank 1, \"a/values\" has 2"},
+         "the values of a sparse feature must have rank 1, but \"a/values\" has rank 2"},
         {"{a: {sparse: {values: v, indices: at, dense_shape: cube}}}",
          "staged.features.a/dense_shape, line 21: a dense_shape of rank 3 for indices of "
          "rank 2"},
-        {"{a: {sparse: {values: v, indices: at}}}", "there is no dense_shape"},
+        {"{a: {sparse: {values: v, indices: at}}}", "dense_shape is missing"},
         {"[null, null]", "nothing but nulls"},
     };
     struct fixture fixture;
@@ -182,11 +182,11 @@ static void content_that_does_not_fit_makes_an_error_item_that_names_the_tensor(
         const char *features, *text;
     } cases[] = {
         {"{r: {ragged: {values: v, row_splits: falls}}}",
-         "tensor r/row_splits: row_splits fall at row 1, from 3 to 2"},
+         "tensor r/row_splits: row_splits decrease at row 1, from 3 to 2"},
         {"{r: {ragged: {values: v, row_splits: short}}}",
          "tensor r/row_splits: row_splits end with 4, there are 5 values"},
         {"{r: {ragged: {values: v, row_splits: late}}}",
-         "tensor r/row_splits: row_splits begin with 1, not with 0"},
+         "tensor r/row_splits: row_splits must begin with 0, not with 1"},
         {"{a: {sparse: {values: v, indices: out, dense_shape: box}}}",
          "tensor a/indices: entry 4 has index 10 in dimension 1, which has 10"},
     };

@@ -146,7 +146,7 @@ static void the_reason_for_a_slow_dataset_names_its_step_and_its_file(void)
              path);
     fixture_apply(&fixture, yaml);
     struct stager_stream *stream = fixture_open(&fixture, "p", "c", 1);
-    check_why(stream, "the dataset is slow: it has been at the next batch for ");
+    check_why(stream, "the dataset is slow: it has worked on the next batch for ");
     CHECK_CONTAINS(stager_error_text(stream), "in step map (line 5)");
     CHECK_CONTAINS(stager_error_text(stream), path);
     stager_close(stream);

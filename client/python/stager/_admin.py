@@ -74,7 +74,7 @@ def _read(source: Source) -> Tuple[str, str, Optional[Places]]:
     if not isinstance(source, str):
         raise TypeError(f"a pipeline is its text, a pathlib.Path of it, or what a builder made, not {source!r}")
     if "\n" not in source and "{" not in source:
-        raise InvalidArgumentError(f"{source!r} is no text of a pipeline; for a file: "
+        raise InvalidArgumentError(f"{source!r} is not the text of a pipeline; for a file: "
                                    f"pathlib.Path({source!r})")
     return source, "<text>", None
 

@@ -43,7 +43,7 @@ def hook_of(device: Any) -> Hook:
     try:
         from . import torch
     except ImportError:
-        raise InvalidArgumentError(f"device={device!r}: there is no torch to know it. Give a function of a "
+        raise InvalidArgumentError(f"device={device!r}: torch is not installed. Pass a function of a "
                                    "batch, or stager.jax.to(…)") from None
     return torch.to(device)
 
@@ -60,7 +60,7 @@ class Ahead:
 
     def __init__(self, hook: Hook, depth: int) -> None:
         if depth < 0:
-            raise InvalidArgumentError(f"depth={depth}: batches ahead, 0 or more")
+            raise InvalidArgumentError(f"depth={depth}: expected a number of batches, 0 or more")
         self._hook = hook
         self._depth = depth if hook.depth is None else hook.depth
         self._entries: Deque[_Entry] = collections.deque()

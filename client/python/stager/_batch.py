@@ -94,7 +94,7 @@ class Strings:
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("strings become NumPy's only by a copy: offsets and data are views")
+            raise ValueError("strings need a copy to become a NumPy array; offsets and data are views")
         return self.numpy(object if dtype is None else dtype)
 
     def __arrow_array__(self, type: Any = None) -> Any:  # pylint: disable=redefined-builtin
@@ -263,7 +263,7 @@ class Batch:
         self.lease.release()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a batch is memory that is leased to this process: pass on copies of its views, "
+        raise TypeError("a batch is shared memory, leased to this process: pass copies of its views, "
                         "batch[...].copy(), or open the pipeline in the other process too")
 
     def __enter__(self) -> Batch:

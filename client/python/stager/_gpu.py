@@ -16,7 +16,7 @@ class Gpu(NamedTuple):
     memory_bytes: int
     driver: int  # the newest CUDA that the driver knows
     runtime: int  # the CUDA of libstager-cuda.so
-    register_read_only: bool  # batches are copied from where they lie
+    register_read_only: bool  # batches are copied from the shared memory
     ipc: bool  # processes can share its memory
     memory_fds: bool
     mps: bool  # this process shares it through MPS

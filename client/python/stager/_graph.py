@@ -273,7 +273,7 @@ class Writer:
             return {key: self.structure(part, f"{below}{key}") for key, part in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.structure(part, f"{below}{i}") for i, part in enumerate(value)]
-        raise InvalidArgumentError(f"{value!r} is no tensor of a pipeline; for a constant: "
+        raise InvalidArgumentError(f"{value!r} is not a tensor of a pipeline; for a constant: "
                                    f"ops.constant(value={value!r})")
 
     def _name(self, node: Node) -> str:
@@ -283,7 +283,7 @@ class Writer:
         inputs += dict.fromkeys(f"^{self._name(control)}" for control in node.controls)
         name = node.name or self._free(node.op)
         if any(entry["name"] == name for entry in self.nodes):
-            raise InvalidArgumentError(f"two nodes are called {name!r}")
+            raise InvalidArgumentError(f"two nodes have the name {name!r}")
         self._names[id(node)] = name
         self._retained.append(node)
         self.places[name] = node.place

@@ -46,9 +46,9 @@ def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict
     names = _POSITIONAL.get(step, ())
     near = difflib.get_close_matches(step, _POSITIONAL, 1) if given and not names else []
     if near:
-        raise TypeError(f"{step}() is no step whose arguments go without a name; did you mean {near[0]}()?")
+        raise TypeError(f"{step}() takes no positional arguments; did you mean {near[0]}()?")
     if len(given) > len(names):
-        raise TypeError(f"{step}() takes {len(names)} arguments without a name, and {len(given)} were "
+        raise TypeError(f"{step}() takes {len(names)} positional arguments, but {len(given)} were "
                         "given")
     values = dict(zip(names, given))
     for name in values:
@@ -80,11 +80,11 @@ def _signature(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
         return {}
     types, shapes = {}, {}
     if not isinstance(given, dict):
-        raise TypeError(f"output_signature says by name what it gives: {{\"image\": (\"float32\", [None, 3, 224, "
-                        f"224])}}, not {given!r}")
+        raise TypeError(f"output_signature must map names to (dtype, shape), as in {{\"image\": (\"float32\", "
+                        f"[None, 3, 224, 224])}}, not {given!r}")
     for name, spec in given.items():
         if not (isinstance(spec, tuple) and len(spec) == 2) and not hasattr(spec, "dtype"):
-            raise TypeError(f"output_signature[{name!r}] is (dtype, shape), or what has a dtype and a shape, not "
+            raise TypeError(f"output_signature[{name!r}] must be (dtype, shape), or an object with both, not "
                             f"{spec!r}")
         dtype, shape = spec if isinstance(spec, tuple) else (spec.dtype, spec.shape)
         types[name] = _dtype_name(dtype)
@@ -104,7 +104,7 @@ def _function_name(function: Any) -> str:
     if function.startswith("__main__:"):
         raise InvalidArgumentError(
             f"py_function {function}: a script or notebook cannot be imported by other processes: write the "
-            "function into a module of its own, such as features.py beside it")
+            "function into a separate module, such as features.py beside it")
     return str(function)
 
 
@@ -335,7 +335,7 @@ def _called(function: Callable[[Any], Any], element: Any) -> Any:
     value = function(element)
     if value is None:
         raise InvalidArgumentError(f"{getattr(function, '__qualname__', function)} returned None: a function "
-                                   "of a step returns the tensors that come out; is its `return` there?")
+                                   "of a step must return its output tensors; is its `return` missing?")
     return value
 
 
@@ -432,7 +432,7 @@ class Pipeline:
         features = writer.structure(self._features)
         if len(writer.datasets) != 1:
             raise InvalidArgumentError(
-                f"features are made of the elements of one dataset, here of {len(writer.datasets)}: take "
+                f"features must come from the elements of one dataset, not of {len(writer.datasets)}: call "
                 "dataset.get_next() once, or zip the datasets")
         return writer.datasets[0], features
 
@@ -592,7 +592,7 @@ def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
     """range(stop), range(start, stop), range(start, stop, step): int64, as the component `value`."""
     names = ("stop",) if len(bounds) == 1 else ("start", "stop", "step")
     if not 1 <= len(bounds) <= 3:
-        raise TypeError(f"range() takes 1 to 3 numbers, and {len(bounds)} were given")
+        raise TypeError(f"range() takes 1 to 3 numbers, but {len(bounds)} were given")
     return _source("range", dict(zip(names, bounds)))
 
 

@@ -33,8 +33,8 @@ def _find_stagerd(given: Optional[str]) -> str:
     for path in (os.environ.get("STAGERD"), _BESIDE, shutil.which("stagerd")):
         if path and os.access(path, os.X_OK):
             return path
-    raise NotFoundError("there is no stagerd, neither in this package nor on PATH: say where it is by "
-                        "stagerd= or by the environment's STAGERD")
+    raise NotFoundError("stagerd was not found, neither in this package nor on PATH: set stagerd= or the "
+                        "environment variable STAGERD")
 
 
 def _lock(folder: str) -> int:

@@ -41,7 +41,7 @@ def _whole(name: str, value: Any, least: int, most: int = 1 << 31) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={value!r}: a whole number") from None
+        raise TypeError(f"{name}={value!r}: expected a whole number") from None
     if not least <= number <= most:
         raise InvalidArgumentError(f"{name}={number}: " + (f"{least} to {most}" if most < 1 << 31 else
                                                            f"{least} or more"))
@@ -52,9 +52,9 @@ def _timeout_millis(seconds: Optional[float]) -> int:
     if seconds is None:
         return -1
     if not isinstance(seconds, (int, float, np.number)):
-        raise TypeError(f"timeout={seconds!r}: seconds, or None")
+        raise TypeError(f"timeout={seconds!r}: expected seconds, or None")
     if not seconds >= 0:
-        raise InvalidArgumentError(f"timeout={seconds}: seconds, 0 or more, or None")
+        raise InvalidArgumentError(f"timeout={seconds}: expected seconds, 0 or more, or None")
     return min(int(seconds * 1000), 1 << 62)
 
 
@@ -127,8 +127,8 @@ class _Pass:
             raise StopIteration
         if stream._n_loops != self._number:
             raise FailedPreconditionError(
-                f"another loop over this stream of pipeline {stream.name} has begun since: each takes the "
-                "stream for itself; open one for each")
+                f"another loop over this stream of pipeline {stream.name} has begun: a stream serves one "
+                "loop at a time; open a stream for each")
         try:
             return stream.next() if stream._ahead is None else stream._ahead.next(stream)
         except OutOfRangeError:
@@ -155,7 +155,7 @@ class Stream:
                  fetches: Union[None, str, Sequence[str]] = None,
                  inter_op_threads_num: int = 1, intra_op_threads_num: int = 1) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"open takes the name of a pipeline, not {name!r}: what a builder made is applied "
+            raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
         _whole("max_in_flight", max_in_flight, 1, _MAX_IN_FLIGHT)
         _whole("depth", depth, 0)
@@ -217,8 +217,8 @@ class Stream:
                         "alone") from None
                 raise
             raise ResourceExhaustedError(
-                f"{error.text}. {own[1:-1].capitalize()} is this process: close the stream that it has, or "
-                "let go of it") from None
+                f"{error.text}. {own[1:-1].capitalize()} is this process: close its other stream, or "
+                "drop it") from None
         except Error as error:
             self._locate(error)
             raise
@@ -302,7 +302,7 @@ class Stream:
                 raise
             else:
                 raise MaxInFlightError(
-                    f"{error.text}. A batch is in hand as long as a view of it lives: copy what is kept",
+                    f"{error.text}. A batch is in hand while a view of it exists: copy the data that you keep",
                     held) from None
         except Error as error:
             self._locate(error)
@@ -367,7 +367,7 @@ class Stream:
 
     def _begin_anew(self) -> None:
         if os.getpid() != self._pid:
-            raise FailedPreconditionError("this stream belongs to the parent process: open one of your own "
+            raise FailedPreconditionError("this stream belongs to the parent process: open another one "
                                           "after fork")
         delivery, num_clients = "split", 1
         if not self._private_run:
@@ -386,7 +386,7 @@ class Stream:
     def __len__(self) -> int:
         """Batches of a pass: as given by `length=`."""
         if self._length is None:
-            raise TypeError(f"pipeline {self.name} does not say how many batches a pass has: open it "
+            raise TypeError(f"pipeline {self.name} does not report the batches of a pass: open it "
                             "with length=")
         return self._length
 
@@ -439,7 +439,7 @@ class Stream:
         if not isinstance(state, dict) or not keys <= state.keys() or state["version"] != _STATE_VERSION \
                 or state["pipeline"] != self.name:
             raise InvalidArgumentError(
-                f"this is no state of pipeline {self.name}, version {_STATE_VERSION}: {state!r}")
+                f"not a state of pipeline {self.name}, version {_STATE_VERSION}: {state!r}")
         batches, at = state["batches"], state.get("at")
         place = _Place(int(state["pass"]), batches, None if at is None else tuple(at))
         is_fresh = self._before == 0 and self._taken() <= (self._peeked is not None)
@@ -451,11 +451,11 @@ class Stream:
             if status["delivery"] == "split" and status["num_clients"] > 1:
                 raise FailedPreconditionError(
                     f"pipeline {self.name} splits its batches among {status['num_clients']} "
-                    "trainers as they ask: a place in it cannot be found again")
+                    "trainers on demand: a position in it cannot be restored")
         if batches is None and at is None or self._came_back and at is None and batches:
             raise FailedPreconditionError(
-                f"{state} does not say where in its pass it is: it was taken before the first batch, by a "
-                "trainer that had come back in the middle, or without a client_id")
+                f"{state} has no position in its pass: it was taken before the first batch, by a trainer "
+                "that had reconnected during the pass, or without a client_id")
         return place
 
     def _catch_up(self, millis: int) -> Union[_core.Lease, Error]:
@@ -607,7 +607,7 @@ class Stream:
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a stream belongs to the process that opened it: open pipeline {self.name} in the "
-                        "other one too")
+                        "other process too")
 
     def __enter__(self) -> Stream:
         return self

@@ -198,7 +198,7 @@ def _buffers(value: Any, declared: Any) -> Tuple[Tuple[int, ...], Any, Any]:
     if _kind(array, dtype) != dtype or not fits:
         is_none = array.dtype == object and array.shape == ()  # None, a generator
         given = type(value).__name__ if is_none else f"{_kind(array, dtype)} {_shown(array.shape)}"
-        raise _Undeclared(f"{name} is {given}, and was declared {dtype} {_shown(shape)}")
+        raise _Undeclared(f"{name} is {given}, but was declared as {dtype} {_shown(shape)}")
     if dtype == "string":
         return _string_buffers(array, name)
     data = np.ascontiguousarray(native(array)).reshape(array.shape)

@@ -39,7 +39,7 @@ def tensor(source: Tensor, copy: bool = False) -> Any:
         return jax.dlpack.from_dlpack(source)
     except BufferError as error:
         raise FailedPreconditionError(
-            f"{error}. JAX does not ask for it: open the stream with writable=True (stager.jax.open "
+            f"{error}. JAX does not request it: open the stream with writable=True (stager.jax.open "
             "does), or take copies by copy=True") from None
 
 

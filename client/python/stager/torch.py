@@ -216,8 +216,8 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
             raise FailedPreconditionError(
-                "num_workers has to be 0: stagerd has threads of its own, and a worker process would "
-                "copy what it shares. Give the pipeline more num_threads")
+                "num_workers must be 0: stagerd runs the threads, and a worker process would copy the "
+                "shared batches. Raise num_threads of the pipeline instead")
         _check_loader()
         return self._batches()
 

@@ -74,12 +74,12 @@ static const struct {
     const char *error;
 } refused[] = {
     {"<f8", "False", "(2, 3)", 48, STAGER_INVALID_ARGUMENT,
-     "has float64 [2, 3], the variable is float32 [2, 3]"},
-    {"<f4", "False", "(3, 2)", 24, STAGER_INVALID_ARGUMENT, "has float32 [3, 2]"},
-    {"<f4", "False", "(6,)", 24, STAGER_INVALID_ARGUMENT, "has float32 [6]"},
+     "holds float64 [2, 3]; the variable is float32 [2, 3]"},
+    {"<f4", "False", "(3, 2)", 24, STAGER_INVALID_ARGUMENT, "holds float32 [3, 2]"},
+    {"<f4", "False", "(6,)", 24, STAGER_INVALID_ARGUMENT, "holds float32 [6]"},
     {"<f4", "True", "(2, 3)", 24, STAGER_INVALID_ARGUMENT, "Fortran"},
     {"|O", "False", "(2, 3)", 24, STAGER_INVALID_ARGUMENT, ""},
-    {"<f4", "False", "(2, 3)", 23, STAGER_DATA_LOSS, "has less than the 24 bytes"},
+    {"<f4", "False", "(2, 3)", 23, STAGER_DATA_LOSS, "shorter than the 24 bytes"},
     {"<f4", "Flase", "(2, 3)", 24, STAGER_DATA_LOSS, ""},
 };
 
@@ -104,10 +104,10 @@ static void a_file_of_another_format_is_reported(void)
     struct stg_err err = {0};
     struct stg_tensor tensor = grid(got, STAGER_FLOAT32);
     CHECK_INT(read_file("1,2,3\n", 6, &tensor, &err), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(err.text, "is no file of numpy.save");
+    CHECK_CONTAINS(err.text, "is not a .npy file (numpy.save)");
     CHECK_INT(read_file("\x93NUMPY\x01\x00\x76\x00{'de", 14, &tensor, &err),
               -STAGER_DATA_LOSS);
-    CHECK_CONTAINS(err.text, "ends inside of its header");
+    CHECK_CONTAINS(err.text, "ends inside its header");
     CHECK_INT(stg_npy_read("/tmp/there/is/no/such.npy", &tensor, &err),
               -STAGER_NOT_FOUND);
 }

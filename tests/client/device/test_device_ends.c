@@ -209,7 +209,8 @@ static void what_is_no_device_is_refused(void)
         refuse(&options, -STAGER_INVALID_ARGUMENT, "\"cuda\" or \"cuda:N\"");
     }
     options.device = "cuda:1";
-    refuse(&options, -STAGER_INVALID_ARGUMENT, "this process sees 1, from cuda:0");
+    refuse(&options, -STAGER_INVALID_ARGUMENT,
+           "this process sees 1, numbered from cuda:0");
     options.device = "cuda";
     options.batch_size = 2;
     refuse(&options, -STAGER_INVALID_ARGUMENT, "batch_size");

@@ -147,7 +147,7 @@ static void memory_without_its_descriptor_is_an_error(void)
     char *memory = offer(&fake);
     fake.n_fds = 3;
     CHECK_INT(fake_open_fails(&fake), -STAGER_INTERNAL);
-    CHECK_CONTAINS(stager_error_text(NULL), "3 descriptors, not 4");
+    CHECK_CONTAINS(stager_error_text(NULL), "3 descriptors instead of 4");
     on_device_load();
     finish(&fake, NULL, memory);
 }

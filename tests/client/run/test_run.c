@@ -272,7 +272,7 @@ static void what_is_fed_is_not_computed(void)
     CHECK_INT(stager_run_fed(stream, batch, &feed, 1, &rows, 1, &result),
               -STAGER_INVALID_ARGUMENT);
     CHECK_CONTAINS(stager_error_text(stream),
-                   "feed \"bucket\": data_bytes is 8, the shape takes 16");
+                   "feed \"bucket\": data_bytes is 8; the shape needs 16");
     feed.data_bytes = 16;
     feed.ndim = 0;
     feed.dtype = STAGER_INT64;

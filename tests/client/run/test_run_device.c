@@ -251,7 +251,7 @@ static void stager_run_does_not_wait_for_the_device(void)
     name = "sum";
     fetch(stream, batch, &name, 1, &log);
     CHECK_INT(stager_run_event(stream, &event), -STAGER_FAILED_PRECONDITION);
-    CHECK_CONTAINS(stager_error_text(stream), "nothing on a device");
+    CHECK_CONTAINS(stager_error_text(stream), "no result on a device");
     stager_release(batch);
     stop(&fake, stream);
 }
@@ -407,7 +407,7 @@ static void an_id_without_a_row_is_reported_by_a_later_run(void)
     stager_release(bad);
     struct stager_batch *good = take(&fake, stream, 1, 7);
     CHECK_INT(stager_run(stream, good, &name, 1, &rows), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(stager_error_text(stream), "batch 1, which was run before: node");
+    CHECK_CONTAINS(stager_error_text(stream), "batch 1, which already ran: node");
     CHECK_CONTAINS(stager_error_text(stream), "node rows (embedding_lookup): element 10");
     for (int i = 0; i < 4; i++) /* once */
         fetch(stream, good, &name, 1, &rows);
@@ -436,7 +436,7 @@ static void an_error_of_the_last_batches_is_reported_before_the_end(void)
     fake_publish_end(&fake, 0);
     CHECK_INT(on_device_next_code(stream), -STAGER_INVALID_ARGUMENT);
     CHECK_INT(on_device_next_code(stream), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(stager_error_text(stream), "which was run before: node rows");
+    CHECK_CONTAINS(stager_error_text(stream), "which already ran: node rows");
     for (int i = 0; i < 2; i++) {
         CHECK_INT(on_device_next_code(stream), -STAGER_OUT_OF_RANGE);
         CHECK_CONTAINS(stager_error_text(stream), "pass");
@@ -462,7 +462,7 @@ static void an_error_is_reported_when_the_device_is_behind(void)
     fetch(stream, good, &name, 1, &rows);
     standin->go();
     CHECK_INT(stager_run(stream, good, &name, 1, &rows), -STAGER_INVALID_ARGUMENT);
-    CHECK_CONTAINS(stager_error_text(stream), "batch 2, which was run before");
+    CHECK_CONTAINS(stager_error_text(stream), "batch 2, which already ran");
     stager_release(good);
     stager_release(bad);
     stop(&fake, stream);

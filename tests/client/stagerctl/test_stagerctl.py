@@ -20,8 +20,8 @@ CTL = [*shlex.split(os.environ.get("MESON_EXE_WRAPPER", "")), sys.argv[1]]
 REASONS = []
 if len(sys.argv) > 3:
     BOTH = f"{sys.argv[2]}:{sys.argv[3]}"
-    REASONS = [("there is a driver and no device", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "none"}),
-               ("knows CUDA 12.2", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "old"}),
+    REASONS = [("the driver finds no device", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "none"}),
+               ("supports CUDA 12.2", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "old"}),
                ("stub library", {"LD_LIBRARY_PATH": BOTH, "STG_FAKE_DRIVER": "stub"})]
 
 
@@ -47,8 +47,8 @@ def usage():
                     "version"):
         assert f"usage: stagerctl {command}" in expect(0, "", command, "--help")
         assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")
-    expect(2, 'no command "stauts"; did you mean "status"?', "stauts")
-    expect(2, 'no command "x"', "x")
+    expect(2, 'unknown command "stauts"; did you mean "status"?', "stauts")
+    expect(2, 'unknown command "x"', "x")
     expect(2, "check wants FILE", "check")
     expect(2, "cat wants NAME [--limit N]", "cat")
     expect(2, "too many arguments: b", "delete", "a", "b")
@@ -120,7 +120,7 @@ def cache(folder):
                     {"key": keys[0], "whole": True, "bytes": 1, "written": 500, "read": 1000}], rows
     text = expect(0, "", "cache", "list", path)
     assert len(text.splitlines()) == 4 and "LAST READ" in text and text.count("not whole") == 1, text
-    expect(1, "NOT_FOUND: there is no whole entry of that key", "cache", "rm", path, "--key", "0" * 16)
+    expect(1, "NOT_FOUND: no complete entry has that key", "cache", "rm", path, "--key", "0" * 16)
     with open(f"{path}.{keys[1]}.part", "rb") as part:
         fcntl.flock(part, fcntl.LOCK_EX)
         assert expect(0, "", "cache", "rm", path, "--key", keys[1]) == "1 removed\n"
@@ -130,7 +130,7 @@ def cache(folder):
     assert sorted(name for name in os.listdir(folder) if name.startswith("clicks")) == \
         ["clicks", "clicks.0123", f"clicks.{keys[0]}x"]
     expect(1, "NOT_FOUND: cannot open", "cache", "list", os.path.join(folder, "none", "x"))
-    expect(2, 'no command "cache"', "cache")
+    expect(2, 'unknown command "cache"', "cache")
     expect(2, "cache list wants PATH", "cache", "list")
     expect(2, "cache list takes no --key", "cache", "list", path, "--key", keys[0])
 

@@ -156,13 +156,13 @@ static void what_makes_no_message_is_refused_before_it_is_sent(void)
     struct stager_tensor big = {
         .dtype = STAGER_UINT8, .ndim = 1, .shape = {61441}, .data = data};
     big.data_bytes = 61441;
-    check_refused(stream, &big, "feed rate: the tensor takes 61441 bytes");
+    check_refused(stream, &big, "feed rate: the feed takes 61441 bytes");
     check_refused(stream, &big, "61440 (60 KiB)");
 
     struct stager_tensor v = {.dtype = STAGER_INT32, .ndim = 1, .shape = {2}};
     v.data = data;
     v.data_bytes = 4;
-    check_refused(stream, &v, "data_bytes is 4, the shape takes 8");
+    check_refused(stream, &v, "data_bytes is 4; the shape needs 8");
     v.data_bytes = 8;
     v.data = NULL;
     check_refused(stream, &v, "data is NULL");
@@ -171,14 +171,14 @@ static void what_makes_no_message_is_refused_before_it_is_sent(void)
     v.shape[0] = INT64_MAX;
     check_refused(stream, &v, "60 KiB");
     v.ndim = 9;
-    check_refused(stream, &v, "9 dimensions; at most 8");
+    check_refused(stream, &v, "9 dimensions; the maximum is 8");
     v.ndim = -1;
     check_refused(stream, &v, "-1 dimensions");
     v = (struct stager_tensor){.dtype = 99};
     check_refused(stream, &v, "dtype 99");
     v = (struct stager_tensor){
         .dtype = STAGER_STRING, .ndim = 1, .shape = {2}, .data = data, .data_bytes = 9};
-    check_refused(stream, &v, "without offsets");
+    check_refused(stream, &v, "strings need offsets");
     static const int64_t falling[] = {0, 5, 4}, beyond[] = {0, 5, 10};
     v.offsets = falling;
     check_refused(stream, &v, "string 1 lies at 5 to 4 of 9 bytes");
@@ -218,7 +218,7 @@ static void the_largest_feed_fits_a_message(void)
     for (int i = 1; i < 61440 / 4; i++)
         offsets[i] = 3 * i < 3000 ? 3 * i : 3000;
     value.data_bytes = 3000;
-    check_refused(stream, &value, "the tensor takes 64440 bytes");
+    check_refused(stream, &value, "the feed takes 64440 bytes");
     fake_finish(&fake, stream);
 }
 

@@ -407,9 +407,10 @@ static void parts_that_lie_are_refused_and_the_tensor_is_named(void)
         int64_t value;
         const char *text;
     } lies[] = {
-        {"ids/row_splits", 0, 1, "tensor ids/row_splits: row_splits begin with 1"},
-        {"ids/row_splits", 3, -5, "tensor ids/row_splits: row_splits fall"},
-        {"ids/row_splits", 3, INT64_MAX, "tensor ids/row_splits: row_splits fall"},
+        {"ids/row_splits", 0, 1,
+         "tensor ids/row_splits: row_splits must begin with 0, not with 1"},
+        {"ids/row_splits", 3, -5, "tensor ids/row_splits: row_splits decrease"},
+        {"ids/row_splits", 3, INT64_MAX, "tensor ids/row_splits: row_splits decrease"},
         {"tags/row_splits", 16, 1000, "tensor tags/row_splits: row_splits end with 1000"},
         {"hot/indices", 2, -1, "tensor hot/indices: entry 1 has index -1"},
         {"hot/indices", 3, 5, "entry 1 has index 5 in dimension 1, which has 5"},
@@ -449,7 +450,8 @@ static void unsliced_parts_that_lie_are_refused_where_they_are_asked_for_as_one(
     struct stager_ragged ragged;
     struct stager_sparse sparse;
     CHECK_INT(stager_batch_ragged(batch, "ids", &ragged), -STAGER_DATA_LOSS);
-    CHECK_CONTAINS(stager_error_text(stream), "tensor ids/row_splits: row_splits fall");
+    CHECK_CONTAINS(stager_error_text(stream),
+                   "tensor ids/row_splits: row_splits decrease");
     CHECK_INT(stager_batch_sparse(batch, "ids", &sparse), -STAGER_NOT_FOUND);
     CHECK_INT(stager_batch_ragged(batch, "x", &ragged), -STAGER_NOT_FOUND);
     CHECK_INT(stager_batch_ragged(batch, "", &ragged), -STAGER_NOT_FOUND);
@@ -472,7 +474,7 @@ static void parts_without_their_feature_make_a_batch_damaged(void)
             struct stager_batch *batch = NULL;
             int rc = stager_next(stream, 0, &batch);
             if (part == STG_PART_DENSE_SHAPE && !same)
-                CHECK_CONTAINS(stager_error_text(stream), "without the others");
+                CHECK_CONTAINS(stager_error_text(stream), "without the other parts");
             CHECK(same ? rc == 0
                        : rc == -STAGER_DATA_LOSS || rc == 0 ||
                              rc == -STAGER_INVALID_ARGUMENT);
@@ -511,7 +513,8 @@ static void rows_without_number_are_refused(void)
     stg_ring_push(&fake.ring, &d);
     struct stager_batch *batch = NULL;
     CHECK_INT(stager_next(stream, 0, &batch), -STAGER_DATA_LOSS);
-    CHECK_CONTAINS(stager_error_text(stream), "1099511627776 rows make no sense");
+    CHECK_CONTAINS(stager_error_text(stream),
+                   "1099511627776 is not a valid number of rows");
     /* Scalars only: each slice holds them. */
     ((struct stg_batch_header *)(void *)fake.segment)->n_rows = 3;
     stg_ring_push(&fake.ring, &d);

@@ -259,7 +259,7 @@ static void a_dead_daemon_is_reported_after_the_batches_left_in_the_ring(void)
     stager_release(take(stream));
     for (int i = 0; i < 2; i++) {
         CHECK_INT(next_code(stream), -STAGER_UNAVAILABLE);
-        CHECK_CONTAINS(stager_error_text(stream), "stagerd went away");
+        CHECK_CONTAINS(stager_error_text(stream), "stagerd closed the connection");
     }
     CHECK_INT(first_value(batch), 3);
     stager_release(batch);
