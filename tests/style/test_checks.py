@@ -11,6 +11,7 @@ import tempfile
 import check_abi
 import check_defaults
 import check_effects
+import check_errors
 import check_exports
 import check_format
 import check_functions
@@ -385,6 +386,28 @@ def a_release_that_is_no_release_is_found():
     files["meson_DOT_build"] = files["meson_DOT_build"].replace("0.2.0", "0.3.0")
     finds(check_releases, "has no section 0.3.0", RELEASES=line, **files)
     finds(check_releases, "pyproject.toml:1: has version 0.2.0", RELEASES=line, **files)
+
+
+def errors_that_the_page_does_not_have_are_found():
+    page = ("## Components\n\n| component | errors of | code |\n|---|---|---|\n| lists | lists | `core/list` |\n"
+            "| GPU | devices | `core/gpu.c` |\n\n## CANCELLED\n\n`-1`, `CancelledError`\n\n| component | text |\n"
+            "|---|---|\n| any | `stopped` | c | r |\n| lists | `no list … of …`, `row …` | c | r |\n")
+    kinds = 'class CancelledError(Error):\n    code, status = 1, "CANCELLED"\n'
+    more = kinds + 'class NotFoundError(Error):\n    code, status = 5, "NOT_FOUND"\n'
+    names = ("docs__errors_DOT_md", "client__python__stager___errors_DOT_py", "core__list_DOT_c", "core__gpu_DOT_c")
+    code = 'f(err, -STAGER_CANCELLED, "no list %" PRIu64 " of"\n " %s", n, s);\nchar *why = "row %d";\n'
+    good = dict(zip(names, (page, kinds, code, 'f(x ? -STAGER_CANCELLED : 0, "stopped");\n')))
+    finds_nothing(check_errors, **good)
+    for part, change in (
+            ("no text of lists in the code: row …", {names[2]: code.replace("row", "line")}),
+            ("in core/list.c this is NOT_FOUND", {names[1]: more, names[2]: code.replace("CANCELLED", "NOT_FOUND")}),
+            ("has no section NOT_FOUND with `-5` and `NotFoundError`", {names[1]: more}),
+            ("CANCELLED has no row of GPU, which makes it in core/gpu.c:1", {names[3]: 'f(-STAGER_CANCELLED, "lost");\n'}),
+            ("core/log.c:1: makes an error, and is of no", {"core__log_DOT_c": 'f(-STAGER_CANCELLED, "x");\n'}),
+            ("client/x.py:1: makes an error", {"client__x_DOT_py": 'raise CancelledError(f"no {x}" + y)\n'}),
+            ("core/gpu.c:1: \"is no\" in an error", {names[3]: 'f(-STAGER_CANCELLED, "stopped: this is no list");\n'}),
+            ("core/gpu.c has no texts", {names[3]: ""})):
+        finds(check_errors, part, **{**good, **change})
 
 
 def a_long_README_is_found():
