@@ -36,7 +36,7 @@ class Passes(case.Case):
         for _ in range(3):
             with self.assertRaises(StopIteration):
                 next(batches)
-        with self.assertRaisesRegex(stager.OutOfRangeError, r"end of pass 0 of pipeline .*: iter\(stream\) asks"):
+        with self.assertRaisesRegex(stager.OutOfRangeError, r"end of pass 0 of pipeline .*: call iter\(stream\) for the next pass"):
             stream.next()
 
     def test_for_in_the_middle_of_a_pass_begins_anew(self):
