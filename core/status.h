@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two small vocabularies that daemon, client and plugins share: status codes and
- * dtypes. client/stager.h repeats both blocks word for word, because it is the only
- * installed header; tests/style/check_public_header.py fails when the two texts differ.
+ * The status codes and dtypes that the daemon, the client and plugins share.
+ * client/stager.h repeats both enums word for word, because it is the only installed
+ * header. tests/style/check_public_header.py fails if the two texts differ.
  */
 #ifndef STG_CORE_STATUS_H
 #define STG_CORE_STATUS_H
 
 #ifndef STAGER_STATUS_DEFINED
 #define STAGER_STATUS_DEFINED
-/* Canonical status codes, with their usual numbers. Functions return 0 or the negative.
- */
+/* Canonical status codes, numbered as in gRPC. Functions return 0 or a negated code. */
 enum stager_status {
     STAGER_OK = 0,
     STAGER_CANCELLED = 1,
@@ -52,20 +51,21 @@ enum stager_dtype {
 };
 #endif
 
-/* "OUT_OF_RANGE" for 11 or -11; "UNKNOWN" for what is no code. Any thread. */
+/* Returns the name of a code: "OUT_OF_RANGE" for 11 or -11; "UNKNOWN" if it is not a
+ * code. Any thread. */
 const char *stg_status_name(int code);
 
-/* The code (positive) with that name, or -1. Any thread. */
+/* Returns the code (positive) of that name, or -1. Any thread. */
 int stg_status_from_name(const char *name);
 
-/* "float32", "string" …; "invalid" for what is no dtype. Any thread. */
+/* Returns the name of a dtype ("float32", "string"), or "invalid". Any thread. */
 const char *stg_dtype_name(int dtype);
 
-/* The dtype with that name, or STAGER_DT_INVALID. Accepts TensorFlow's "float" and
+/* Returns the dtype of that name, or STAGER_DT_INVALID. Accepts TensorFlow's "float" and
  * "double". */
 int stg_dtype_from_name(const char *name);
 
-/* Bytes of one element; 0 for STAGER_STRING and for what is no dtype. */
+/* Returns the bytes of one element; 0 for STAGER_STRING and for an invalid dtype. */
 unsigned stg_dtype_bytes(int dtype);
 
 #endif
