@@ -10,7 +10,7 @@
 #define ALIGN 64u
 #define FIRST_CHUNK 4096u
 
-/* One allocation of malloc; its bytes follow, aligned to 64. */
+/* The header of one heap allocation. Its usable bytes follow, aligned to 64. */
 struct stg_bump_chunk {
     struct stg_bump_chunk *next;
     size_t bytes;
@@ -61,7 +61,8 @@ void stg_bump_reset(struct stg_bump *bump)
         keep->next = NULL;
 }
 
-/* Larger than all before it, so that after some resets the one that is kept suffices. */
+/* Adds a chunk that is larger than all earlier chunks together, if the limit allows:
+ * after a few resets, which keep only the largest, one chunk is enough. */
 static int grow(struct stg_bump *bump, size_t bytes)
 {
     size_t want = bump->total + bump->total / 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Option tables: what an op may be given, of which type, within which range. One row
- * parses, checks, documents. Tables are constant; any thread.
+ * Tables of the attributes that an op accepts, with their types and ranges. One row
+ * serves to check, read and document an attribute. Tables are constant. Any thread.
  */
 #ifndef STG_CORE_PARAM_H
 #define STG_CORE_PARAM_H
@@ -28,34 +28,35 @@ struct stg_param {
     int64_t min, max;   /* INT, INTS: inclusive range; both 0: no range */
     const char *preset; /* the default as text, for help; NULL: none */
     const char *help;
-    const struct stg_param *fields; /* FIELDS: what an entry may have */
+    const struct stg_param *fields; /* FIELDS: the attributes of an entry */
     size_t n_fields;
 };
 
-/* Checks that every attribute is in the table, has its type and range, and that required
- * ones are there, of FIELDS in each entry. INVALID_ARGUMENT names the attribute, its
- * line, and the nearest known name. */
+/* Checks that every attribute is in the table and has its type and range, and that no
+ * required attribute is missing (for FIELDS: in each entry). INVALID_ARGUMENT: the text
+ * has the attribute, its line, and the nearest known name. */
 int stg_param_check(const struct stg_param *params, size_t n_params,
                     const struct stg_attr *attrs, size_t n_attrs, struct stg_err *err);
 
-/* An attribute of a FIELDS param taken apart: "features/image/raw/dtype" is the field
- * "dtype" of the entry "image/raw". Points into the attribute's name. False: the
- * attribute is none of that param. */
+/* The parts of the name of a FIELDS attribute: "features/image/raw/dtype" is the field
+ * "dtype" of the entry "image/raw". The pointers point into the attribute's name. */
 struct stg_attr_path {
     const char *entry;
     size_t entry_bytes;
     const char *field;
 };
 
+/* Splits the name of an attribute. Returns false if it does not belong to `param`. */
 bool stg_attr_path(const struct stg_attr *attr, const char *param,
                    struct stg_attr_path *ret);
 
-/* How many attributes from the first of n on belong to the same entry of that param. */
+/* Returns how many of the n attributes, from the first on, belong to the same entry of
+ * `param` as the first one. */
 size_t stg_attr_entry(const struct stg_attr *attrs, size_t n, const char *param);
 
-/* The name among n that is nearest to `name` by edit distance, or NULL when none is near
- * enough for a suggestion (distance at most 1 + length / 3; 1 of a name that begins with
- * the words of `name`). */
+/* Returns the one of n names that is nearest to `name` by edit distance, or NULL if the
+ * distance exceeds 1 + length / 3. If `name` is the first words of one, the distance
+ * is 1. */
 const char *stg_nearest(const char *name, const char *const *names, size_t n);
 
 #endif
