@@ -142,13 +142,12 @@ struct stager_options {
                                 else $XDG_RUNTIME_DIR/stager */
     uint32_t max_in_flight;  /* batches in hand or ready; default 2, at most 256 */
     uint32_t private_run;    /* 1: a separate run from the start, like `stagerctl cat` */
-    uint32_t
-        manual_ack;   /* 1: only stager_release acknowledges a batch, not stager_next */
-    uint32_t spin_ns; /* time to poll an empty ring before sleeping; default 0 */
-    uint32_t batch_size;    /* rows of a batch: each staged batch is split into slices of
-                               this size; 0: batches as staged */
-    uint32_t copy_on_write; /* 1: the trainer may write to its batches. A written page is
-                               private to this client until the batch is released */
+    uint32_t manual_ack;     /* 1: only stager_release acknowledges, not stager_next */
+    uint32_t spin_ns;        /* time to poll an empty ring before sleeping; default 0 */
+    uint32_t batch_size;     /* rows of a batch: each staged batch is split into slices of
+                                this size; 0: batches as staged */
+    uint32_t copy_on_write;  /* 1: the trainer may write to its batches. A written page is
+                                private to this client until the batch is released */
     const char *device; /* "cuda" or "cuda:N": the device that receives the tensors; NULL:
                            host memory. Excludes batch_size and copy_on_write. If the
                            pipeline's `gpu` is the same device, nothing is copied: all
