@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where bytes come from: one storage scheme, one file, one line in table.c. A reader
- * sees a source that it can read at an offset and nothing else. Everything is done on
- * behalf of an identity: what that user may not read or list is refused, whatever the
- * daemon itself may do (docs/stagerd.md).
+ * Storage of input files. Each storage scheme has one file and one line in table.c. A
+ * reader sees only a source that it can read at an offset. Every call acts on behalf of
+ * an identity: it refuses what that user may not read or list, even if the daemon may
+ * (docs/stagerd.md).
  *
- * Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (no regular file), DATA_LOSS
+ * Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (not a regular file), DATA_LOSS
  * (the device failed), RESOURCE_EXHAUSTED, UNIMPLEMENTED (unknown scheme). Texts begin
- * with the path. Any thread; one source by one thread at a time, but for read, which
- * several may call at once.
+ * with the path. Any thread. One thread at a time may use a source, except that several
+ * threads may call read at once.
  */
 #ifndef STG_DAEMON_STORAGE_H
 #define STG_DAEMON_STORAGE_H
@@ -21,77 +21,80 @@
 #include "core/err.h"
 #include "core/trace.h"
 
-/* The user whose rights a file needs, and when to give up. Borrowed as long as the
+/* The user on whose behalf a file is opened, and when to give up. Must outlive the
  * source. */
 struct stg_file_user {
     uid_t uid; /* 0 may read everything */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
-    const _Atomic int *stopped; /* not 0: what waits returns CANCELLED; NULL: never */
+    const _Atomic int *stopped; /* not 0: calls that wait return CANCELLED; NULL: never */
 };
 
-/* An opened file. The implementation's struct begins with it. */
+/* An open file. The implementation's struct begins with it. */
 struct stg_source {
     const struct stg_storage *storage;
-    bool spoiled; /* a read failed because of what is in the file, not of the storage: the
-                     rest of this file is lost, and others are not concerned */
-    struct stg_trace *trace; /* set by stg_source_trace; NULL: reads are no spans */
+    bool spoiled; /* a read failed because of the content of the file, not of the storage:
+                     the rest of this file is lost, but other files are not affected */
+    struct stg_trace *trace; /* set by stg_source_trace; NULL: reads are not traced */
     const char *url;
     struct stg_trace_label label;
 };
 
-/* Called for each name that matches; a negative code ends the listing and is returned. */
+/* Called for each match. A negative code ends the listing, which then returns it. */
 typedef int stg_storage_found(void *owner, const char *path, struct stg_err *err);
 
 struct stg_storage {
-    const char *scheme; /* "file" */
+    const char *scheme; /* such as "file" */
     bool remote;        /* its calls wait for another machine */
 
-    /* path: without the scheme. The caller closes. */
+    /* Opens a file. path: without the scheme. The caller calls close. */
     int (*open)(const char *path, const struct stg_file_user *identity,
                 struct stg_source **ret, struct stg_err *err);
-    /* Bytes read: fewer than asked for only at the end, 0 there. A file may change while
-     * it is read: then the answer is what is there now. */
+    /* Returns the number of bytes read: fewer than requested only at the end of the file,
+     * where it is 0. If the file changes meanwhile, a read returns the new content. */
     int64_t (*read)(struct stg_source *source, uint64_t offset, void *buf, size_t bytes,
                     struct stg_err *err);
-    /* May be NULL. Those bytes will be read soon: returns without them. */
+    /* Announces that those bytes will be read soon. Does not wait. May be NULL. */
     void (*will_need)(struct stg_source *source, uint64_t offset, uint64_t bytes);
-    /* May be NULL: it cannot. From now on reads go past the page cache, and must be of
-     * whole pages to whole pages. INVALID_ARGUMENT: the file system has no such reads. */
+    /* Makes later reads bypass the page cache. Their offset, buffer and size must then be
+     * page-aligned. NULL: not supported. INVALID_ARGUMENT: the file system does not
+     * support it. */
     int (*direct)(struct stg_source *source, struct stg_err *err);
     int (*size)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
-    /* May be NULL: that is not known. A number that is another one once the file is
-     * another file, or was written to: of its place, size and times. */
+    /* Returns a number that changes if the file is replaced or written to. It is derived
+     * from the device and inode, size and times of the file. NULL: versions are not
+     * known. */
     int (*version)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
     void (*close)(struct stg_source *source); /* NULL is allowed */
 
-    /* Every path that matches, in no order. NOT_FOUND "no files matched PATTERN", with
-     * the reason where there is one. */
+    /* Calls `found` for every path that matches, in no particular order. NOT_FOUND: "no
+     * files matched PATTERN", with the reason if it is known. */
     int (*list)(const char *pattern, const struct stg_file_user *identity,
                 stg_storage_found *found, void *owner, struct stg_err *err);
-    /* Whether a pattern can be one, without touching storage. */
+    /* Checks the syntax of a pattern without access to the storage. */
     int (*check)(const char *pattern, struct stg_err *err);
 };
 
-/* A read that began then and gave n bytes, or failed. */
+/* Records a read that began at began_ns and returned n (negative: it failed). */
 void stg_source_add_span(struct stg_source *source, uint64_t began_ns, uint64_t offset,
                          int64_t n);
 
 extern const struct stg_storage stg_storage_file, stg_storage_http, stg_storage_https,
     stg_storage_s3, stg_storage_hdfs;
 
-/* The storage for a url, "file:///data/x" or "/data/x", and the rest of the url (inside
- * of it). UNIMPLEMENTED for a scheme that we do not have. */
+/* Finds the storage for a url, such as "file:///data/x" or "/data/x". *ret_path points to
+ * the part of the url after the scheme. UNIMPLEMENTED: unknown scheme. */
 int stg_storage_find(const char *url, const struct stg_storage **ret,
                      const char **ret_path, struct stg_err *err);
 
-/* Reads of this source are spans from now on, by its url, which is borrowed for as long
- * as the source. For one that really reads: what lies over it waits for that. */
+/* Makes later reads of this source trace spans under its url, which must outlive the
+ * source. Use it on the innermost source, which does the reading: a wrapper (a
+ * decompressor, a read-ahead) only waits for it. */
 void stg_source_trace(struct stg_source *source, struct stg_trace *trace,
                       const char *url);
 
-/* storage->read. */
+/* Calls storage->read, and traces it. */
 static inline int64_t stg_source_read(struct stg_source *source, uint64_t offset,
                                       void *buf, size_t bytes, struct stg_err *err)
 {
@@ -102,12 +105,11 @@ static inline int64_t stg_source_read(struct stg_source *source, uint64_t offset
     return n;
 }
 
-/* A url as a text may show it: of one of the web nothing of its query, which may hold a
- * signature. Returns it, or buf. */
+/* Returns a url as log and error texts may show it: for http and https without its query,
+ * which may hold a signature. The result is `url` itself, or buf. */
 const char *stg_storage_shown(const char *url, char *buf, size_t bytes);
 
-/* What a text may show of a URL of the web: nothing of its query. Writes at most `bytes`.
- * Returns buf. */
+/* Writes an http or https URL without its query to buf, at most `bytes`. Returns buf. */
 const char *stg_storage_shown_query(const char *url, char *buf, size_t bytes);
 
 #endif

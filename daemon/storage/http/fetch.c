@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Between checks for a request to stop a waiter. */
+/* A waiter checks `stopped` this often. */
 #define LOOK_NS 20000000
 
 int stg_fetch_create(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
@@ -117,7 +117,7 @@ struct stg_chunk *stg_fetch_chunk(struct stg_fetch *fetch)
     return fetch->plan.chunk;
 }
 
-/* ---- the fetcher's ---- */
+/* ---- for the fetcher ---- */
 
 void stg_fetch_came(struct stg_fetch *fetch)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What S3 answers in XML: a page of a bucket's list (ListObjectsV2), and errors. What is
- * not understood is passed over; nothing in it is trusted. Pure; any thread.
+ * Parses the XML answers of S3: a page of a bucket listing (ListObjectsV2), and errors.
+ * Unknown elements are skipped, and the input is not trusted. Pure; any thread.
  */
 #ifndef STG_DAEMON_S3_H
 #define STG_DAEMON_S3_H
@@ -12,18 +12,17 @@
 
 #define STG_S3_TOKEN_BYTES 2048
 
-/* Called for each key; a negative code ends it and is returned. */
+/* Called for each key. A negative code ends the page, and stg_s3_page returns it. */
 typedef int stg_s3_key(void *owner, const char *key, struct stg_err *err);
 
-/* text: a document that was asked for with encoding-type=url. Keys are given out once all
- * of it was read. token becomes what the next page is asked for with, or "". DATA_LOSS:
- * it is no such list. */
+/* Parses a page that was requested with encoding-type=url. Calls `found` only after the
+ * whole page was parsed. token becomes the continuation token of the next page, or "".
+ * DATA_LOSS: the text is not a listing. */
 int stg_s3_page(const char *text, size_t bytes, stg_s3_key *found, void *owner,
                 char token[STG_S3_TOKEN_BYTES], struct stg_err *err);
 
-/* What a refusal says: the first Code and the first Message, truncated to the room for
- * them,
- * "" without one. The text may end anywhere, and be no XML. */
+/* Extracts the first Code and the first Message of an error answer, truncated to their
+ * buffers; "" if there is none. The text may be cut off anywhere, or not be XML. */
 void stg_s3_refusal(const char *text, size_t bytes, char *code, size_t code_bytes,
                     char *message, size_t message_bytes);
 

@@ -13,8 +13,8 @@
 #include "daemon/storage/storage.h"
 
 static struct {
-    pthread_mutex_t lock; /* guards all */
-    struct stg_bump bump; /* the copies */
+    pthread_mutex_t lock; /* guards the whole struct */
+    struct stg_bump bump; /* owns the copied settings */
     struct stg_remote_store_spec *specs;
     size_t n;
 } stores = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -134,9 +134,10 @@ static int refuse(const struct stg_remote_store_spec *spec,
                    (unsigned)identity->uid, spec->prefix);
 }
 
-/* ---- finding ---- */
+/* ---- lookup ---- */
 
-/* A prefix ends where a name in the URL does: that of one host is not that of another. */
+/* A prefix must end where a component of the URL ends: http://a is no prefix of
+ * http://ab. */
 static bool is_prefix(const char *prefix, const char *url)
 {
     size_t n = strlen(prefix);
