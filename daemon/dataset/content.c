@@ -94,7 +94,7 @@ static void mix_iter(struct sum *sum, const struct stg_iter *iter)
 
 /* ---- files ---- */
 
-/* 1: its version is unknown. */
+/* Adds the name and version of a file to the sum. Returns 1 if the version is unknown. */
 static int mix_file(const struct stg_dataset *dataset, const char *file, struct sum *sum,
                     struct stg_err *err)
 {
@@ -117,7 +117,7 @@ static int mix_file(const struct stg_dataset *dataset, const char *file, struct 
     return rc;
 }
 
-/* by_name: what a file is called does, where its version is unknown. */
+/* by_name: a file of unknown version counts by its name. */
 static int content_by(const uint64_t *key, const struct stg_iter *iter, bool by_name,
                       struct stg_content *ret, struct stg_err *err)
 {

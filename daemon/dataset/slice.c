@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers or strings of one record. */
+/* Returns the number of elements in one record. */
 static int64_t record_n(const struct stg_tensor *tensor)
 {
     int64_t n = 1;
@@ -13,13 +13,14 @@ static int64_t record_n(const struct stg_tensor *tensor)
     return n;
 }
 
-/* Rows of a slice: of one record, or of a whole block, they may be more than one each. */
+/* Returns the rows of a slice. In a slice that is a whole block, a record may have
+ * several rows; in any other slice, it has one. */
 static int64_t slice_rows(const struct stg_slice *slice)
 {
     return slice->n == slice->block->n_records ? slice->block->n_rows : slice->n;
 }
 
-/* ---- one behind another ---- */
+/* ---- gather: concatenation by record ---- */
 
 /* The strings of one component of a slice. */
 struct strings {
@@ -38,11 +39,12 @@ static struct strings strings_of(const struct stg_slice *slice, uint32_t c)
                             .n = slice->n * each};
 }
 
-/* What strings take: all their bytes together, or, where they lie so close that one copy
- * beats many, the span that they lie in. */
+/* The bytes to reserve for strings: the sum of their lengths. If they lie so close
+ * together that one copy is faster than many: the whole span between the first and the
+ * last. */
 struct span {
     uint64_t bytes;
-    int64_t first; /* -1: string by string */
+    int64_t first; /* offset of the span; -1: copy string by string */
 };
 
 static struct span span_of(const struct strings *from)
@@ -68,7 +70,7 @@ static uint64_t record_bytes(const struct stg_tensor *tensor)
     return (uint64_t)record_n(tensor) * stg_dtype_bytes(tensor->dtype);
 }
 
-/* Bytes to carve for component c of all slices. */
+/* Returns the bytes to carve for component c of all slices. */
 static uint64_t component_room(const struct stg_slice *slices, size_t n, uint32_t c)
 {
     uint64_t data = 0, count = 0;
@@ -132,7 +134,7 @@ static void gather_dense(const struct stg_slice *slices, size_t n, uint32_t c, c
     }
 }
 
-/* Bytes of component c of all slices together. */
+/* Returns the bytes of component c in all slices together. */
 static uint64_t data_bytes(const struct stg_slice *slices, size_t n, uint32_t c)
 {
     uint64_t data = 0;
@@ -212,12 +214,12 @@ int stg_slices_gather(struct stg_quota *quota, const struct stg_slice *slices, s
     return 0;
 }
 
-/* ---- side by side ---- */
+/* ---- join: components side by side ---- */
 
 struct joined {
     struct stg_block block;
     struct stg_quota *quota;
-    struct stg_block **parents; /* behind the tensors */
+    struct stg_block **parents; /* allocated after the tensors */
     size_t n_parents;
     struct stg_tensor tensors[];
 };
@@ -282,7 +284,8 @@ static void slice_tensor(const struct stg_tensor *from, int64_t first, int64_t n
     to->data_bytes = (uint64_t)n * bytes;
 }
 
-/* The slice whose rows stand for all: the first that says where they come from. */
+/* Returns the slice whose rows describe the joined block: the first one that has row
+ * provenance, else the first one. */
 static const struct stg_slice *slice_with_rows(const struct stg_slice *slices, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks made of runs of records from several other blocks, in any order: long runs are
- * views, short ones are gathered in one copy. What a step that mixes its inputs shares.
- * One thread.
+ * Makes blocks from runs of records of several other blocks, in any order. A long run
+ * becomes a view; short runs are gathered in one copy. Shared by the steps that mix their
+ * inputs. One thread.
  */
 #ifndef STG_DAEMON_MIX_H
 #define STG_DAEMON_MIX_H
@@ -10,46 +10,50 @@
 #include "daemon/dataset/slice.h"
 #include "daemon/dataset/step.h"
 
-/* As stg_transformation.infer_many, of a step that yields elements of all its inputs:
- * they must have the same components, and dimensions in which they differ are unknown. */
+/* Implements stg_transformation.infer_many for a step that yields elements of all its
+ * inputs. The inputs must have the same components. A dimension in which they differ is
+ * unknown in the result. */
 int stg_mix_infer(const struct stg_step *step, const struct stg_input *in, size_t n,
                   struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
 
-/* Where a step stands in the block that it took last from one of its inputs. */
+/* The position of a step in its current block of one input. */
 struct stg_cursor {
-    struct stg_block *block; /* NULL: none; the cursor owns it */
-    int64_t at;              /* its next record */
+    struct stg_block *block; /* owned; NULL: none */
+    int64_t at;              /* index of the next record */
 };
 
 /* A zeroed struct is an empty mix. */
 struct stg_mix {
-    struct stg_slice *slices; /* of blocks of cursors, or of `held` */
+    struct stg_slice *slices; /* of the blocks of cursors or in `held` */
     size_t n_slices, slices_size;
-    struct stg_block **held; /* used up by their cursors */
+    struct stg_block **held; /* owned: blocks that their cursors have used up */
     size_t n_held, held_size;
     int64_t n_records;
-    uint64_t n_bytes; /* about */
+    uint64_t n_bytes; /* approximate */
     uint64_t epoch;
 };
 
-/* False: n records at the cursor do not go with what is in the mix; emit that first. */
+/* Returns whether the next n records of the cursor can join the mix. If not, the caller
+ * emits the mix first. */
 bool stg_mix_takes(const struct stg_mix *mix, const struct stg_cursor *cursor, int64_t n);
 
-/* Adds n (at least 1) records and moves the cursor behind them; a block that is used up
- * is taken from it. True in *ret_full: nothing more goes with it. RESOURCE_EXHAUSTED
- * without a text; the cursor is then where it was. */
+/* Adds n (at least 1) records and advances the cursor past them. If that uses up the
+ * block, the mix takes it over and the cursor becomes empty. *ret_full: nothing more can
+ * join the mix. RESOURCE_EXHAUSTED (without a text): the cursor is unchanged. */
 int stg_mix_add(struct stg_mix *mix, struct stg_cursor *cursor, int64_t n,
                 bool *ret_full);
 
-/* The records of a mix that is not empty, as one block; the mix is empty after it, also
- * on failure. */
+/* Returns the records of the mix, which must not be empty, as one block. Empties the mix,
+ * also on failure. */
 int stg_mix_emit(struct stg_mix *mix, struct stg_quota *quota, const char *what,
                  struct stg_block **ret, struct stg_err *err);
 
-/* Forgets what is in it. */
+/* Empties the mix. */
 void stg_mix_clear(struct stg_mix *mix);
+/* Empties the mix and frees its memory. */
 void stg_mix_finish(struct stg_mix *mix);
 
+/* Releases the block of the cursor. */
 void stg_cursor_clear(struct stg_cursor *cursor);
 
 #endif

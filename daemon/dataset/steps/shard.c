@@ -7,7 +7,7 @@
 struct shard {
     struct stg_iter iter;
     int64_t num_shards, index;
-    int64_t at;     /* of the next record, modulo num_shards */
+    int64_t at;     /* position of the next record, modulo num_shards */
     int64_t *picks; /* room for STG_BLOCK_MAX_RECORDS */
 };
 
@@ -32,7 +32,7 @@ static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
     return 0;
 }
 
-/* Which records of the next n are ours. */
+/* Fills picks with the records of this shard among the next n. Returns their number. */
 static int64_t find_picks(struct shard *shard, int64_t n)
 {
     int64_t n_picks = 0;
@@ -44,7 +44,7 @@ static int64_t find_picks(struct shard *shard, int64_t n)
     return n_picks;
 }
 
-/* So many that no more than `want` of them are ours. */
+/* Returns how many records to request so that at most `want` belong to this shard. */
 static int64_t ask_for(const struct shard *shard, int64_t want)
 {
     int64_t n;
