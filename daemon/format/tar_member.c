@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar's old format differs behind the
- * magic, where we look only for the prefix. */
+/* POSIX.1-2017, pax, "ustar Interchange Format". GNU tar's old format differs after the
+ * magic; of the fields there, only `prefix` is read, and only for ustar. */
 struct header {
     char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], chksum[8], type;
     char linkname[100], magic[6], version[2], uname[32], gname[32];
@@ -14,7 +14,7 @@ struct header {
 
 _Static_assert(sizeof(struct header) == STG_TAR_BLOCK, "a header is a block");
 
-/* What headers of headers may take together. */
+/* Limit for the extension headers (GNU long names, pax) of one member, in total. */
 #define MAX_EXTRA_BYTES ((uint64_t)1 << 20)
 
 static uint64_t round_up(uint64_t bytes)
@@ -31,7 +31,7 @@ static bool is_zero(const char *block)
     return true;
 }
 
-/* Octal digits between spaces, up to a NUL; GNU: base 256 when the first bit is set. */
+/* Parses octal digits, between spaces and up to a NUL, or GNU's base 256 after 0x80. */
 static bool number(const char *field, size_t n, uint64_t *ret)
 {
     uint64_t value = 0;
@@ -57,7 +57,7 @@ static bool number(const char *field, size_t n, uint64_t *ret)
     return true;
 }
 
-/* Old programs added up signed bytes. */
+/* Accepts a sum of signed bytes too: old programs wrote that. */
 static bool checksum_is_right(const struct header *header)
 {
     uint64_t want;
@@ -102,9 +102,9 @@ static void name_of_header(const struct header *header, struct stg_tar_member *m
     set_name(member, name, n + bytes);
 }
 
-/* ---- headers of headers ---- */
+/* ---- extension headers ---- */
 
-/* What they say of the member behind them. */
+/* What the extension headers define for the member after them. */
 struct extra {
     bool has_name, has_size;
     uint64_t size;
@@ -145,7 +145,8 @@ static const char *pax_value(const char *at, const char *equals, const char *end
     return NULL;
 }
 
-/* Entries "LENGTH key=value\n", the length with all of it. NULL, or what is wrong. */
+/* Parses entries "LENGTH key=value\n"; LENGTH counts the whole entry. Returns NULL, or
+ * the text of an error. */
 static const char *pax(const char *at, const char *end, struct stg_tar_member *member,
                        struct extra *extra)
 {
@@ -168,7 +169,7 @@ static const char *pax(const char *at, const char *end, struct stg_tar_member *m
     return NULL;
 }
 
-/* NULL, or what is wrong. */
+/* Parses one extension header. Returns NULL, or the text of an error. */
 static const char *take_extra(char type, const char *data, uint64_t bytes,
                               struct stg_tar_member *member, struct extra *extra)
 {
@@ -194,7 +195,7 @@ static enum stg_tar_rc need(struct stg_tar_member *member, uint64_t bytes)
     return STG_TAR_NEED;
 }
 
-/* Links, devices and folders have no data, whatever their size says. */
+/* Links, devices and folders have no data, whatever their size field holds. */
 static bool has_data(char type)
 {
     return type < '1' || type > '6';

@@ -181,10 +181,10 @@ struct work {
     struct stg_op_run *ctx;
     const struct plan *plan;
     int64_t n_rows, row;
-    char **outputs;                  /* a feature: numbers */
-    struct stg_text_column *columns; /* strings */
-    struct stg_json_token **texts;   /* strings of this record */
-    bool *seen;                      /* in this record */
+    char **outputs;                  /* by feature: output of numbers */
+    struct stg_text_column *columns; /* by feature: output of strings */
+    struct stg_json_token **texts;   /* by feature: the strings of this record */
+    bool *seen;                      /* by feature: this record has a value */
     struct stg_json at;
     struct stg_err *err;
 };
@@ -212,7 +212,7 @@ static int fail_value(struct work *work, const struct feature *f,
                        stg_dtype_name(f->dtype));
 }
 
-/* Element i of the record. */
+/* Stores element i of feature k of the record. Returns false if the type does not fit. */
 static bool store(struct work *work, uint32_t k, int64_t i,
                   const struct stg_json_token *token)
 {
@@ -239,7 +239,8 @@ static bool store(struct work *work, uint32_t k, int64_t i,
     }
 }
 
-/* Lists from dimension d on; *at moves over the elements. The token is their first. */
+/* Reads the nested lists of dimensions d and up. `token` is their first token. *at is the
+ * index of the next element, and advances. */
 static int read_box(struct work *work, uint32_t k, int d, int64_t *at,
                     struct stg_json_token token)
 {
@@ -261,7 +262,8 @@ static int read_box(struct work *work, uint32_t k, int d, int64_t *at,
     return stg_json_take(&work->at, ']') ? 0 : fail_value(work, f, &end);
 }
 
-/* The feature of that name, from the one behind the last on; n: it is not requested. */
+/* Returns the index of the feature of that name, or n if no such feature is requested.
+ * Searches from `from` on: members usually have the order of the features. */
 static uint32_t find(const struct work *work, const char *s, size_t bytes, uint32_t from)
 {
     uint32_t n = work->plan->n;
@@ -273,7 +275,7 @@ static uint32_t find(const struct work *work, const char *s, size_t bytes, uint3
     return n;
 }
 
-/* The value of member k: of two of the same name the last one counts. */
+/* Reads the value of feature k. If a name occurs twice, the last value counts. */
 static int read_value(struct work *work, uint32_t k)
 {
     struct stg_json_token token;
@@ -346,7 +348,7 @@ static int put_texts(struct work *work, uint32_t k)
     return good ? 0 : stg_err(work->err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* What this record has not, and its strings. */
+/* Writes the defaults of missing features, and the strings of the record. */
 static int finish_record(struct work *work)
 {
     for (uint32_t k = 0; k < work->plan->n; k++) {
