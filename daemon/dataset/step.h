@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of daemon/dataset: what a transformation is, and what its running form, an
- * iterator, must do. An iterator owns its input. Blocks go from input to output; the
- * receiver owns a block alone, and may change its shapes and epoch before passing it on.
+ * Internal to daemon/dataset: the interface of a transformation, and of its running form,
+ * an iterator. An iterator owns its input. Blocks move from input to output. The receiver
+ * is the only owner of a block, and may change its shapes and epoch before it emits it.
  */
 #ifndef STG_DAEMON_STEP_H
 #define STG_DAEMON_STEP_H
@@ -22,18 +22,19 @@
 struct stg_iter;
 
 struct stg_iter_impl {
-    /* A block of 1 to want (at least 1) records, or an error block: 0; the end: 1, also
-     * when called again; or a negative code, after which only destroy follows. Which
-     * records come, and where errors stand among them, does not depend on want. */
+    /* Returns 0 and a block of 1 to `want` (at least 1) records, or an error block.
+     * Returns 1 at the end, also when called again. After a negative code the caller may
+     * only call destroy. The records, and the positions of errors among them, do not
+     * depend on `want`. */
     int (*next)(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                 struct stg_err *err);
-    /* Back to the start, for one more iteration; the input first. */
+    /* Goes back to the start for another iteration; rewinds the input first. */
     int (*rewind)(struct stg_iter *iter, struct stg_err *err);
-    /* Frees what is its own, and itself; not the inputs. */
+    /* Frees the iterator and what it owns, except the inputs. */
     void (*destroy)(struct stg_iter *iter);
 };
 
-/* An implementation's struct begins with it; malloc'ed. */
+/* The first member of an implementation's struct, which is malloc'ed. */
 struct stg_iter {
     const struct stg_iter_impl *impl;
     struct stg_iter *input;   /* NULL: a source; of several, the first */
@@ -46,26 +47,26 @@ struct stg_iter {
 
 /* One of the inputs of a step that has several. */
 struct stg_input {
-    const char *name; /* of the branch; NULL: what stands before the step */
+    const char *name; /* of the branch; NULL: the steps before this one */
     const struct stg_schema *schema;
-    struct stg_iter *iter; /* NULL while nothing but schemas is asked for */
+    struct stg_iter *iter; /* NULL if only schemas are needed */
 };
 
 struct stg_transformation {
     const char *name;
-    /* What the step yields for `in` (NULL: it is the first step). Checks everything that
-     * can be checked without IO. */
+    /* Returns the schema that the step yields for `in` (NULL: it is the first step).
+     * Checks everything that can be checked without I/O. */
     int (*infer)(const struct stg_step *step, const struct stg_schema *in,
                  struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
-    /* The running form. `input` (NULL for a source; of several the first, the others are
-     * its siblings) belongs to it on success and to the caller on failure; *ret may be
-     * input itself when the two fuse. */
+    /* Creates the iterator. `input` is NULL for a source; of several inputs it is the
+     * first, and the others are its siblings. On success the iterator owns it; on
+     * failure, the caller. *ret may be `input` itself if the two fuse. */
     int (*create)(struct stg_dataset *dataset, const struct stg_step *step,
                   const struct stg_schema *schema, struct stg_iter *input,
                   struct stg_iter **ret, struct stg_err *err);
-    /* A step with several inputs has this instead of infer. They are what stands before
-     * it, if anything does, then the branches of its attribute `from`: at least one; then
-     * the one that its attribute last_input names. */
+    /* Replaces infer for a step with several inputs. The inputs are, in order: the steps
+     * before it, if any; the branches of its attribute `from`, at least one; the branch
+     * that the attribute called last_input names. */
     int (*infer_many)(const struct stg_step *step, const struct stg_input *in, size_t n,
                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
     const char *last_input; /* NULL: none */
@@ -109,7 +110,7 @@ extern const struct stg_transformation stg_sample_from_datasets;
 extern const struct stg_transformation stg_choose_from_datasets;
 extern const struct stg_transformation stg_py_function;
 
-/* All of them (table.c), and the one of that name or NULL. */
+/* All transformations (table.c). find returns the one of that name, or NULL. */
 extern const struct stg_transformation *const stg_transformations[];
 extern const size_t stg_n_transformations;
 const struct stg_transformation *stg_transformation_find(const char *name);
@@ -120,63 +121,63 @@ struct stg_dataset {
     struct stg_quota *quota;
     struct stg_bump bump;  /* schemas, file names */
     uint64_t fingerprint;  /* of the pipeline */
-    uint64_t vocabularies; /* of what is in those of its steps */
+    uint64_t vocabularies; /* of the content of its steps' vocabularies */
     const char **files;    /* what the steps `files` found; immutable after create */
     uint32_t n_files;
     uint64_t held_bytes;     /* counted on quota to the end: files, vocabularies */
-    struct stg_ahead *ahead; /* what its reader will need; NULL: nothing is known */
+    struct stg_ahead *ahead; /* what its reader will need; NULL: unknown */
     bool has_lines;          /* a record is a line of a file */
     bool has_records;        /* or has a number and an offset in one */
     unsigned n_sharing;      /* that of the quota which one reader alone would take */
     struct stg_iter *last;
-    _Atomic uint64_t n_ignored; /* errors that ignore_errors left out */
+    _Atomic uint64_t n_ignored; /* errors that ignore_errors dropped */
     int failed;                 /* negative: sticky */
     struct stg_err failure;
 };
 
-/* "step shuffle (line 7): …". */
+/* Sets an error whose text begins "step shuffle (line 7): …". */
 int stg_step_err(const struct stg_step *step, int code, struct stg_err *err,
                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* The same before a text that is there. */
+/* Puts the same prefix before the text that err already has. */
 int stg_step_prefix(const struct stg_step *step, int code, struct stg_err *err);
 
 int64_t stg_step_int(const struct stg_step *step, const char *name, int64_t otherwise);
 bool stg_step_bool(const struct stg_step *step, const char *name, bool otherwise);
 
-/* For infer: refuses a first step that is none, and a source that is not the first. */
+/* For infer: fail if a step without a source is first, or if a source is not first. */
 int stg_step_needs_input(const struct stg_step *step, const struct stg_schema *in,
                          struct stg_err *err);
 int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_err *err);
-/* The infer of a step that yields what comes in, with a `count`: -1 is no limit, less is
- * refused. */
+/* Implements infer for a step that yields its input and has a `count`: -1 means no limit,
+ * smaller values are refused. */
 int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *in,
                          struct stg_bump *bump, struct stg_schema *ret,
                          struct stg_err *err);
-/* A schema of n components in bump; the caller fills them in. */
+/* Allocates a schema of n components in bump; the caller fills them in. */
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
                       struct stg_err *err);
 
-/* *to is what `from` is behind one more dimension, in front. */
+/* Sets *to to `from` with one more dimension, the first, of that size. */
 void stg_component_prepend(struct stg_component *to, const struct stg_component *from,
                            int64_t size);
 
-/* A span of this iterator's; block: what it yielded, or NULL. */
+/* Traces a span of this iterator. block: what it yielded, or NULL. */
 void stg_iter_trace(struct stg_iter *iter, uint64_t began_ns,
                     const struct stg_block *block);
 
-/* A zeroed iterator of `bytes` with its fields set, or NULL when out of memory (err says
- * so). */
+/* Allocates a zeroed iterator of `bytes` and sets the fields of struct stg_iter. Returns
+ * NULL and sets err if memory runs out. */
 void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
                       struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,
                       struct stg_err *err);
-/* With all its inputs. NULL is allowed. */
+/* Destroys an iterator and all its inputs. NULL is allowed. */
 void stg_iter_destroy(struct stg_iter *iter);
-/* impl.destroy of an iterator that owns nothing: frees itself. */
+/* Implements destroy for an iterator that owns nothing else: frees it. */
 void stg_iter_free(struct stg_iter *iter);
 
-/* impl.next, which is a span of the dataset's trace, and what it does meanwhile. */
+/* Calls impl.next. Traces it as a span, and records the step as the current activity. */
 static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
                                 struct stg_block **ret, struct stg_err *err)
 {
@@ -195,10 +196,10 @@ static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
     return rc;
 }
 
-/* All inputs of an iterator, back to their starts. */
+/* Rewinds all inputs of an iterator. */
 int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err);
 
-/* CANCELLED once the stage stops, else 0. */
+/* Returns CANCELLED once the stage stops, else 0. */
 int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err);
 
 #endif
