@@ -11,40 +11,42 @@
 #include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
 
-/* What an array takes of a block's bytes. */
+/* Returns the bytes that an array takes in a block: rounded up to 64. */
 static inline uint64_t stg_block_room(uint64_t bytes)
 {
     return (bytes + 63) & ~(uint64_t)63;
 }
 
-/* A block with n_components zeroed tensors and `bytes` to carve (a sum of
- * stg_block_room). chunk may be NULL; takes a reference of its own. RESOURCE_EXHAUSTED as
- * stg_quota_take. */
+/* Creates a block with n_components zeroed tensors and `bytes` to carve (a sum of
+ * stg_block_room). chunk may be NULL; the block takes a reference on it.
+ * RESOURCE_EXHAUSTED as stg_quota_take. */
 int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t bytes,
                      struct stg_chunk *chunk, const char *what, struct stg_block **ret,
                      struct stg_err *err);
 
-/* Bytes of the block, aligned to 64, not zeroed. Asserts that they are there. */
+/* Takes bytes of the block, aligned to 64 and not zeroed. Asserts that enough are left.
+ */
 void *stg_block_carve(struct stg_block *block, uint64_t bytes);
 
-/* A block that says *error. */
+/* Creates an error block with *error. */
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err);
 
-/* Counts the block, which is no view, on that quota from now on. The quota has no limit.
- */
+/* Moves the accounting of the block to another quota, which has no limit. The block must
+ * not be a view. */
 void stg_block_move(struct stg_block *block, struct stg_quota *to);
 
-/* ---- views: blocks that show the memory of another one, of which they take a reference
- * of their own. The parent stays the caller's; it may be a view itself. ---- */
+/* ---- views: blocks that use the memory of a parent block, and hold a reference on it.
+ * The caller keeps the parent, which may be a view too. ---- */
 
-/* With the parent's records, rows and epoch, n_components zeroed tensors that the caller
- * fills in, and `bytes` to carve. */
+/* Creates a view with the parent's records, rows and epoch, n_components zeroed tensors
+ * that the caller fills in, and `bytes` to carve. */
 int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
                      uint32_t n_components, uint64_t bytes, const char *what,
                      struct stg_block **ret, struct stg_err *err);
 
-/* Records first to first + n of a tensor whose first dimension counts them. */
+/* Returns n records, from `first` on, of a tensor whose first dimension counts records.
+ */
 struct stg_tensor stg_tensor_records(const struct stg_tensor *tensor, int64_t first,
                                      int64_t n);
 
@@ -82,12 +84,12 @@ uint64_t stg_block_join_room(struct stg_block *const *blocks, size_t n, uint32_t
 void stg_block_join(struct stg_block *to, uint32_t to_c, struct stg_block *const *blocks,
                     size_t n, uint32_t c, bool flat);
 
-/* All records of n blocks (n at least 1) with equal component shapes in one block, in
- * memory of its own. Epoch is the first one's. The blocks stay the caller's. */
+/* Copies all records of n blocks (n at least 1) with equal component shapes to a new
+ * block. The epoch is that of the first block. The caller keeps the blocks. */
 int stg_block_gather(struct stg_quota *quota, struct stg_block *const *blocks, size_t n,
                      const char *what, struct stg_block **ret, struct stg_err *err);
 
-/* The records of a block become one record with one dimension more. */
+/* Turns the records of a block into one record with one more dimension. */
 void stg_block_pack(struct stg_block *block);
 
 /* The other way: a block of one record becomes the item, whose tensors lack the dimension

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the elements of an iterator follow from: its steps, and the files as they are.
+ * Computes a key of the elements that an iterator yields: of its steps and its files.
  */
 #ifndef STG_DAEMON_CONTENT_H
 #define STG_DAEMON_CONTENT_H
@@ -8,15 +8,16 @@
 #include "daemon/dataset/container.h"
 #include "daemon/dataset/step.h"
 
-/* Of what comes out of `iter`, of a dataset in a container. Opens every file of the
- * dataset on behalf of its user, so that a pipeline that finds the content may read it.
- * 1: unknown (a file on another machine). Errors: those of the storage;
- * CANCELLED. */
+/* Computes the key of the elements of `iter`, whose dataset is in a container. Opens
+ * every file of the dataset on behalf of its user: a pipeline that finds the content is
+ * therefore allowed to read it. Returns 1 if a version is unknown (a file on another
+ * machine). Errors: those of the storage; CANCELLED. */
 int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
                    struct stg_err *err);
 
-/* The same, by a key that outlives the daemon: what it says may be kept on a disk. A file
- * whose version is unknown counts by its name. */
+/* Computes the same with a fixed hash key, so that the result is valid across restarts of
+ * the daemon and can be stored on a disk. A file of unknown version counts by its name.
+ */
 int stg_content_lasting(const struct stg_iter *iter, struct stg_content *ret,
                         struct stg_err *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The dataset engine: transformations that pull blocks from one another. One
- * transformation, one file, one line in dataset.c. A dataset is one run of the steps from
- * their start (a pass); a new pass makes a new one. Pulled by one thread at a time (the
- * stage's pull lock).
+ * The dataset engine: transformations that pull blocks from one another. Each
+ * transformation has one file and one line in table.c. A dataset is one run of the
+ * steps from their start (a pass); a new pass creates a new dataset. One thread at a time
+ * pulls (under the stage's pull lock).
  *
- * Steps exchange blocks of records, never one record at a time.
+ * Steps exchange blocks of records, never single records.
  */
 #ifndef STG_DAEMON_DATASET_H
 #define STG_DAEMON_DATASET_H
@@ -26,23 +26,24 @@ struct stg_provenance {
 
 /* A block: n_records records of the step's schema. Before `batch` a record is one row;
  * after it a record is a whole batch. tensors[c].shape is [n_records, component shape…].
- * A block of more than one record has one row a record: where a record is made of
- * several rows (or may be), it is a block of its own.
- * A block never spans two epochs. An error block has error.code != 0, n_records 0, and
- * occupies one position of the stream: the dataset goes on after it. Reference counted,
- * because a batch may be a view of a chunk; immutable once emitted. */
+ * In a block of several records, each record is one row. A record that has (or may have)
+ * several rows is a separate block.
+ * A block never spans two epochs. An error block has error.code != 0 and n_records 0. It
+ * occupies one position of the stream, and the dataset continues after it. Blocks are
+ * reference counted, because a batch may be a view of a chunk, and immutable once
+ * emitted. */
 struct stg_block {
     _Atomic uint32_t refs;
     uint32_t n_components;
     struct stg_tensor *tensors;
     int64_t n_records;
-    int64_t n_rows;                    /* rows in it, also without provenance */
-    const struct stg_provenance *rows; /* one a row; NULL: no provenance (range) */
+    int64_t n_rows;                    /* also set without provenance */
+    const struct stg_provenance *rows; /* one for each row; NULL: no provenance (range) */
     uint64_t epoch;
     struct stg_ahead *ahead; /* see stg_block_read_ahead; may be NULL */
-    unsigned n_reads;        /* that it took */
+    unsigned n_reads;        /* reads that it took */
     struct stg_err error;
-    uint64_t bytes; /* memory it holds, counted on the pipeline's budget */
+    uint64_t bytes; /* of memory, counted on the pipeline's budget */
     void (*destroy)(struct stg_block *block);
     void *owner;
 };
@@ -77,11 +78,11 @@ struct stg_dataset_env {
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
-    struct stg_trace *trace; /* where spans go while it is on; NULL: nowhere */
+    struct stg_trace *trace; /* records spans while it is on; may be NULL */
     uint64_t pass;           /* from 0: reshuffles differ by it */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
-    const struct stg_fund *fund; /* where they come from, as they are needed; or NULL */
+    const struct stg_fund *fund; /* source of those bytes, as needed; or NULL */
     const struct stg_adviser
         *adviser;               /* of what to raise where they do not do; or NULL */
     uint32_t ignored_codes;     /* STG_CODE_BIT: a file with such an error is skipped */
@@ -97,8 +98,9 @@ struct stg_dataset;
 struct stg_activity;
 struct stg_container;
 
-/* Runs no IO but globbing and directory listing. Errors: INVALID_ARGUMENT with step and
- * line, NOT_FOUND ("no files matched PATTERN"), PERMISSION_DENIED. */
+/* Creates a dataset. The only I/O is globbing and directory listing. Errors:
+ * INVALID_ARGUMENT with step and line, NOT_FOUND ("no files matched PATTERN"),
+ * PERMISSION_DENIED. */
 int stg_dataset_create(const struct stg_pipeline_spec *spec,
                        const struct stg_dataset_env *env, struct stg_dataset **ret,
                        struct stg_err *err);
@@ -110,8 +112,8 @@ void stg_dataset_destroy(struct stg_dataset *dataset);
 int stg_dataset_infer(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                       struct stg_schema *ret, struct stg_err *err);
 
-/* As that, of a full item: in place of a dimension that varies because batches do stands
- * the most that it comes to. */
+/* Infers the same for a full item: a dimension that varies with the size of the batch has
+ * its maximum instead of -1. */
 int stg_dataset_infer_full(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                            struct stg_schema *ret, struct stg_err *err);
 
@@ -128,18 +130,18 @@ int stg_dataset_infer_step(const struct stg_pipeline_spec *spec,
 int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
                      struct stg_err *err);
 
-/* Reads, and splits into lines, some of what the dataset of an item will need next. To be
- * called after an item was pulled, without the lock under which that was done, so that
- * one large file is split on as many threads as pull; which item comes when does not
- * depend on it. Any thread, also when the dataset is gone. Returns after twice the reads
- * that the item took, and four, at the latest. */
+/* Reads ahead, and splits into lines, data that the dataset of an item needs next. Call
+ * it after an item was pulled, without the pull lock: then all pulling threads split one
+ * large file. The order of items does not depend on it. Any thread, also after the
+ * dataset is gone. Returns after at most 2 n + 4 reads, where n is the reads that the
+ * item took. */
 void stg_block_read_ahead(const struct stg_block *block);
 
-/* Errors that the steps `ignore_errors` have left out so far in this pass. Any thread. */
+/* Returns how many errors the `ignore_errors` steps dropped in this pass. Any thread. */
 uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset);
 
-/* Path of a file in this pass, for messages; "?" when unknown. Any thread while the
- * dataset lives. */
+/* Returns the path of a file of this pass, for messages; "?" if it is unknown. Any thread
+ * while the dataset lives. */
 const char *stg_dataset_file(const struct stg_dataset *dataset, uint32_t file);
 
 /* An error of the whole item gets the file and line of its first row, and how many rows

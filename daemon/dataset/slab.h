@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory for many records of similar sizes that come and go in any order: slabs of 64
- * KiB, each divided into pieces of one size class, of whole cache lines (beyond that at
- * most a fifth is lost to rounding); a slab that is empty serves any class again. Larger
- * pieces have memory of their own. A piece is named by its place, four bytes; what is
- * known of a slab lies in a table, not in its memory, so that a piece is given out and
- * taken back without a wait for memory. Slabs lie in regions, large ones in huge pages
- * where the system has some. Every byte is counted on the quota. One thread.
+ * A slab allocator for many records of similar sizes that come and go in any order. Slabs
+ * have 64 KiB, and each is divided into pieces of one size class, in whole cache lines
+ * (beyond that, rounding wastes at most a fifth). An empty slab can serve any class
+ * again. Larger pieces are separate allocations. A piece is identified by its place, a
+ * 4-byte number. The metadata of a slab is in a table, not in the slab, so that alloc and
+ * free do not miss the cache on its memory. Slabs are in regions; large regions use huge
+ * pages if the system has them. Every byte is counted on the quota. One thread.
  */
 #ifndef STG_DAEMON_SLAB_H
 #define STG_DAEMON_SLAB_H
@@ -26,20 +26,21 @@ struct stg_slabs {
     char **memory; /* of each slab */
     struct stg_slab *table;
     uint32_t n, size;                   /* of both, in use and allocated */
-    uint32_t partial[STG_SLAB_CLASSES]; /* first slab with pieces to give */
-    uint32_t empty;                     /* first slab of no class now */
+    uint32_t partial[STG_SLAB_CLASSES]; /* first slab with free pieces */
+    uint32_t empty;                     /* first slab without a class */
     uint32_t unused;                    /* first index without memory */
     uint64_t taken;                     /* bytes counted on the quota */
 };
 
-/* All memory goes back; pieces must have been freed. As before the first alloc. */
+/* Frees all memory; every piece must be free. The struct is then as initialised. */
 void stg_slabs_finish(struct stg_slabs *slabs);
 
-/* The place of a piece, or 0: out of quota or memory. Aligned to 64, not zeroed. */
+/* Returns the place of a new piece, aligned to 64 and not zeroed, or 0 if the quota or
+ * the memory is exhausted. */
 uint32_t stg_slabs_alloc(struct stg_slabs *slabs, uint64_t bytes);
 void stg_slabs_free(struct stg_slabs *slabs, uint32_t place);
 
-/* Valid until the piece is freed. */
+/* Returns the address of a piece; valid until it is freed. */
 static inline void *stg_slabs_at(const struct stg_slabs *slabs, uint32_t place)
 {
     return slabs->memory[place / STG_SLAB_LINES] +
