@@ -32,19 +32,21 @@ struct stg_tensor {
     const int64_t *end;
 };
 
-/* Product of the dimensions; 1 for a scalar. */
+/* Returns the product of the dimensions; 1 for a scalar. */
 int64_t stg_tensor_n(const struct stg_tensor *tensor);
 
-/* How many elements and bytes a tensor has; strings: string_bytes, and offsets besides.
- * False: more than there can be. */
+/* Computes the elements and bytes of a tensor; for strings, string_bytes plus the
+ * offsets. Returns false on overflow. */
 bool stg_tensor_size(int dtype, int ndim, const int64_t *shape, uint64_t string_bytes,
                      uint64_t *ret_n, uint64_t *ret_bytes);
 
-/* Shape as text, "[4096, 26]"; "?" for an unknown dimension (negative). Returns buf. */
+/* Writes a shape as text, "[4096, 26]"; an unknown dimension (negative) is "?". Returns
+ * buf.
+ */
 const char *stg_shape_text(const int64_t *shape, int ndim, char *buf, size_t bytes);
 
-/* What is known of a tensor before it exists: a dimension of -1 is unknown. Rank is
- * known. */
+/* The type of a tensor that does not exist yet. A dimension of -1 is unknown; the rank is
+ * always known. */
 struct stg_component {
     const char *name; /* the owner of the schema owns it */
     int dtype;
@@ -58,11 +60,11 @@ struct stg_schema {
     size_t n;
 };
 
-/* Picks the features at that path ("user/id") and below it ("user"), whole: with a part
- * all parts. picked: one a component. Returns whether there is any. */
+/* Picks the features at `path` ("user/id") and below it ("user"), with all their parts.
+ * picked: one for each component. Returns whether there is any such feature. */
 bool stg_schema_pick(const struct stg_schema *schema, const char *path, bool *picked);
 
-/* Picks the other parts of the features of which one is picked. */
+/* Picks all parts of each feature that has a picked part. */
 void stg_schema_pick_whole(const struct stg_schema *schema, bool *picked);
 
 /* ---- writing a batch at rest ----
@@ -112,17 +114,17 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
                            const int64_t *shape, uint64_t string_bytes,
                            struct stg_tensor *ret, struct stg_err *err);
 
-/* Copies a tensor in hand into tensor i (compacting strings). One that is the memory of
- * another tensor of this batch, in any shape, is not copied: both lie there. */
+/* Copies a tensor to tensor i (and compacts strings). If it is the memory of another
+ * tensor of this batch, in any shape, nothing is copied: both share that memory. */
 int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
                           const struct stg_tensor *tensor, struct stg_err *err);
 
-/* Tensor i is tensor k, which has its room, under another name: both lie there. */
+/* Makes tensor i share the memory of tensor k, which is already allocated. */
 void stg_batch_writer_share(struct stg_batch_writer *w, uint32_t i, uint32_t k);
 
 /* Fixes lengths of strings (data_bytes = last offset) and total_bytes. Returns total
- * bytes, which is less than what was reserved when the last strings were shorter. Every
- * tensor must have been given room. */
+ * bytes, which is less than the reserved size if the last strings were shorter. Every
+ * tensor must be allocated. */
 uint64_t stg_batch_writer_seal(struct stg_batch_writer *w);
 
 /* An error item: no tensors, a code (positive) and a text. Returns total bytes.
@@ -133,30 +135,30 @@ uint64_t stg_batch_write_error(void *base, uint64_t capacity_bytes, int code,
 /* ---- reading a batch at rest ---- */
 
 /* Checks header, entries, names, bounds, and that string offsets start at 0, end inside
- * and (full check only) never fall. Nothing is believed before it is checked. DATA_LOSS
- * names what is wrong. base must be 64-aligned. Without `full` the time depends on the
- * number of tensors alone. Flags that are not known pass. */
+ * and (full check only) never decrease. Nothing is used before it is checked. DATA_LOSS
+ * names the fault. base must be 64-aligned. Without `full` the time depends only on the
+ * number of tensors. Unknown flags are accepted. */
 int stg_batch_check(const void *base, uint64_t bytes, bool full, struct stg_err *err);
 
-/* Tensor i of a checked batch. */
+/* Returns tensor i of a checked batch. */
 void stg_batch_tensor_at(const void *base, uint32_t i, struct stg_tensor *ret,
                          const char **ret_name);
 
-/* Which part of its feature tensor i of a checked batch is: enum stg_part. */
+/* Returns the part (enum stg_part) of its feature that tensor i of a checked batch is. */
 uint32_t stg_batch_part(const void *base, uint32_t i);
 
-/* Do the parts of sparse and ragged features fit one another? Of ranks, dtypes and sizes
- * alone; with `content` also that row_splits begin with 0, never fall and end with the
- * rows of the values, and that indices lie inside of dense_shape. INVALID_ARGUMENT names
- * the tensor. stg_batch_check does it too. A writer calls it after seal, because
+/* Checks that the parts of sparse and ragged features fit one another: ranks, dtypes and
+ * sizes. With `content` also checks that row_splits begin with 0, never decrease and end
+ * with the rows of the values, and that indices lie inside dense_shape. INVALID_ARGUMENT
+ * names the tensor. stg_batch_check does it too. A writer calls it after seal, because
  * separate ops make the parts. */
 int stg_batch_check_parts(const void *base, bool content, struct stg_err *err);
 
-/* Of a checked batch: from its first to its last byte that belongs on a device. Strings
- * in between go along; of a batch of strings nothing does. */
+/* Returns the span of a checked batch from the first to the last byte that belongs on a
+ * device. It includes strings in between; it is empty if all tensors are strings. */
 void stg_batch_device_span(const void *base, uint64_t *ret_first, uint64_t *ret_bytes);
 
-/* Index of the tensor of that name, or -1. */
+/* Returns the index of the tensor of that name, or -1. */
 int stg_batch_find(const void *base, const char *name);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of a device: what a place that can hold batches must offer. The CPU's is here
- * and is always there; CUDA's comes from libstager-cuda.so (cuda/), which is loaded at
- * run time and exports one function that returns one table. No program links it.
+ * The function table of a device, which is a place that can hold batches. The table of
+ * the CPU is always available. CUDA's is in libstager-cuda.so (cuda/), which is loaded at
+ * run time and exports one function that returns the table. No program links to it.
  */
 #ifndef STG_CORE_DEVICE_H
 #define STG_CORE_DEVICE_H
@@ -23,88 +23,88 @@ struct stg_device_event;
 #define STG_DEVICE_UUID_BYTES 16
 #define STG_DEVICE_NAME_BYTES 32 /* of "cuda:N", with its end */
 
-/* What a device is and can do. */
+/* The properties and features of a device. */
 struct stg_device_facts {
     char name[64];         /* "NVIDIA H200" */
     int major, minor;      /* compute capability; 0.0: none */
-    uint64_t memory_bytes; /* all of it */
+    uint64_t memory_bytes; /* total */
     int driver, runtime;   /* CUDA versions, 13000 is 13.0; 0: none */
-    /* The same in every process, whatever number it has there. */
+    /* The same in every process, even if the device number differs. */
     unsigned char uuid[STG_DEVICE_UUID_BYTES];
     bool register_read_only; /* pages that are mapped read-only can be page-locked */
     bool ipc;                /* other processes can open its allocations and events */
-    bool memory_fds;         /* memory can be passed on as a descriptor */
+    bool memory_fds;         /* memory can be exported as a file descriptor */
     bool mps;                /* contexts made here share the device through MPS */
 };
 
-/* Memory of a device that several processes have. */
+/* Device memory that several processes share. */
 struct stg_device_shared {
     int device;
     void *memory;
-    size_t bytes;    /* what was asked for, rounded up */
-    uint64_t handle; /* the device's own */
+    size_t bytes;    /* the requested size, rounded up */
+    uint64_t handle; /* internal to the device */
 };
 
-/* All calls return 0 or a negative status code. UNAVAILABLE: there is no such device
- * here, the CPU path goes on; INVALID_ARGUMENT: no device of that number, or a bad
- * pointer; RESOURCE_EXHAUSTED: no memory. Any thread; a stream or an event by one at a
- * time. No call changes the calling thread's current device. */
+/* All calls return 0 or a negative status code. UNAVAILABLE: this machine has no such
+ * device; the CPU path still works. INVALID_ARGUMENT: no device of that number, or a bad
+ * pointer. RESOURCE_EXHAUSTED: out of memory. Any thread; one thread at a time per stream
+ * or event. No call changes the calling thread's current device. */
 struct stg_device {
     uint32_t abi;          /* STG_DEVICE_ABI */
     uint32_t struct_bytes; /* sizeof(struct stg_device) of the plugin */
     const char *name;      /* "cpu", "cuda" */
 
-    /* How many devices there are. UNAVAILABLE with the reason (no driver, no device). */
+    /* Returns the number of devices. UNAVAILABLE with the reason (no driver, no device).
+     */
     int (*count)(int *ret, struct stg_err *err);
     /* "NVIDIA H200, compute capability 9.0, 139 GiB", truncated to bytes. */
     int (*describe)(int device, char *buf, size_t bytes, struct stg_err *err);
     int (*facts)(int device, struct stg_device_facts *ret, struct stg_err *err);
 
-    /* Memory on the device; 0 bytes give NULL, free accepts NULL. free waits for nothing:
-     * what was enqueued on the memory is over before. */
+    /* Allocate and free device memory. 0 bytes yield NULL, which free accepts. free does
+     * not wait: work that uses the memory must be complete. */
     int (*alloc)(int device, size_t bytes, void **ret, struct stg_err *err);
     void (*free)(int device, void *ptr);
 
-    /* Memory that other processes can import by a descriptor, which the caller closes.
-     * It lives as long as a process has it or the descriptor. UNIMPLEMENTED:
-     * this device passes no memory on as one. INVALID_ARGUMENT for 0 bytes. */
+    /* Allocates memory that other processes can import by a descriptor, which the caller
+     * closes. The memory lives while a process holds it or the descriptor. UNIMPLEMENTED:
+     * this device cannot export memory. INVALID_ARGUMENT for 0 bytes. */
     int (*shared_make)(int device, size_t bytes, struct stg_device_shared *ret,
                        int *ret_fd, struct stg_err *err);
-    /* What another process made, of so many bytes (its `bytes`); fd stays the caller's.
-     * read_only: kernels of this process shall not write to it, where the device can see
-     * to that. */
+    /* Imports memory that another process exported, with its `bytes`. The caller keeps
+     * fd. read_only: prevents writes by kernels of this process, if the device can. */
     int (*shared_import)(int device, int fd, size_t bytes, bool read_only,
                          struct stg_device_shared *ret, struct stg_err *err);
-    /* As free; a zeroed one is fine. */
+    /* Releases the memory like free. A zeroed struct is allowed. */
     void (*shared_release)(struct stg_device_shared *shared);
 
-    /* Page-locks host memory for fast copies with all devices (read_only: the mapping
-     * is). UNIMPLEMENTED when the device cannot do that with a read-only mapping: use a
-     * bounce buffer. INVALID_ARGUMENT for 0 bytes. unregister accepts what was
-     * registered, and NULL. */
+    /* Page-locks host memory for fast copies with all devices. read_only: the mapping is
+     * read-only; UNIMPLEMENTED if the device cannot page-lock it (use a bounce buffer).
+     * INVALID_ARGUMENT for 0 bytes. unregister accepts registered memory, and NULL. */
     int (*host_register)(int device, void *ptr, size_t bytes, bool read_only,
                          struct stg_err *err);
     void (*host_unregister)(void *ptr);
 
-    /* Page-locked host memory: a bounce buffer. As alloc and free. */
+    /* Allocate and free page-locked host memory, for a bounce buffer. */
     int (*host_alloc)(size_t bytes, void **ret, struct stg_err *err);
     void (*host_free)(void *ptr);
 
-    /* An order of work of its own, which no default stream of the process orders. */
+    /* Creates a stream that does not synchronize with the default streams of the process.
+     */
     int (*stream_create)(int device, struct stg_stream **ret, struct stg_err *err);
-    /* Wraps a stream that the caller made and keeps: `native` is its cudaStream_t, NULL
-     * the device's default stream. */
+    /* Wraps a stream that the caller owns. native: its cudaStream_t; NULL: the default
+     * stream of the device. */
     int (*stream_wrap)(int device, void *native, struct stg_stream **ret,
                        struct stg_err *err);
     void (*stream_destroy)(struct stg_stream *stream);
-    /* What is enqueued on the stream from now on begins after the event was reached, as
-     * it was recorded last (at once when it never was). The host does not wait. */
+    /* Makes later work on the stream wait for the last record of the event (if it was
+     * never recorded, the work does not wait). The host does not wait. */
     int (*stream_wait)(struct stg_stream *stream, struct stg_device_event *event,
                        struct stg_err *err);
 
-    /* Host to device, and back, ordered on the stream. From page-locked memory the call
-     * returns before it is done, and src must stay as it is until then; other memory may
-     * be read before it returns. */
+    /* Copy from host to device, and back, in the order of the stream. With page-locked
+     * memory the call returns before the copy is complete, and src must not change until
+     * then. Other memory may be read before the call returns. */
     int (*copy_in)(struct stg_stream *stream, void *dst, const void *src, size_t bytes,
                    struct stg_err *err);
     int (*copy_out)(struct stg_stream *stream, void *dst, const void *src, size_t bytes,
@@ -113,29 +113,30 @@ struct stg_device {
     int (*event_create)(int device, struct stg_device_event **ret, struct stg_err *err);
     int (*event_record)(struct stg_device_event *event, struct stg_stream *stream,
                         struct stg_err *err);
-    /* 1 when reached or never recorded, 0 when not, negative on error. Never blocks. */
+    /* Returns 1 if the event is reached or was never recorded, else 0; negative on error.
+     * Never blocks. */
     int (*event_query)(struct stg_device_event *event, struct stg_err *err);
     int (*event_wait)(struct stg_device_event *event, struct stg_err *err);
-    /* Its cudaEvent_t, which lives as long as the event. */
+    /* Returns its cudaEvent_t, which lives as long as the event. */
     void *(*event_native)(struct stg_device_event *event);
     void (*event_destroy)(struct stg_device_event *event);
 
-    /* What runs on the device; NULL: nothing does (the ops are the CPU's kernels). */
+    /* Kernels for the device; NULL: none (the ops use the CPU's kernels). */
     const struct stg_device_kernels *kernels;
 };
 
-/* The CPU stand-in: one device, streams that run at once, events that are always reached.
- */
+/* Returns the CPU stand-in: one device whose streams run work immediately and whose
+ * events are always reached. */
 const struct stg_device *stg_device_cpu(void);
 
-/* The number in "cuda" (0) or "cuda:N". INVALID_ARGUMENT. */
+/* Parses the device number of "cuda" (0) or "cuda:N". INVALID_ARGUMENT. */
 int stg_device_number(const char *name, int *ret, struct stg_err *err);
 
-/* Loads libstager-cuda.so once: from `dir` and nowhere else when it is given, else from
- * libdir/stager as installed, else by the linker's path. 0 and the table, or UNAVAILABLE
- * with the reason (no such file, what it lacks, another abi); the CPU path goes on, and a
- * later call tries again. A loaded table stays, whatever `dir` a later call names. That
- * it loads does not mean that there is a device: ask count. Thread-safe. */
+/* Loads libstager-cuda.so once: only from `dir` if it is not NULL, else from the
+ * installed libdir/stager, else by the linker's path. Returns 0 and the table, or
+ * UNAVAILABLE with the reason (no such file, a missing symbol, another abi); a later call
+ * then tries again. A loaded table stays loaded, and later calls ignore `dir`. A loaded
+ * library does not imply a device: call count. Thread-safe. */
 int stg_device_cuda(const char *dir, const struct stg_device **ret, struct stg_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lease core: which client may read which extent until when. Pure: no IO, no clock,
+ * The lease core: tracks which client may read which extent. Pure: no I/O, no clock,
  * no system call, no allocation after create; inputs are events, outputs are states.
  * Driven by the daemon's stage and, unchanged, by a simulator in the tests. One thread at
  * a time (the stage's lock).
@@ -10,8 +10,8 @@
  *
  *   FILLING      the lender (the stage) writes it
  *   READY        sealed, no lease; the lender's reference keeps it
- *   LEASED         sealed, with a lease, and wanted: by the lender or by an attached
- * client QUARANTINED  the lender dropped it, and every lease left is a detached client's
+ *   LEASED       sealed, with a lease; the lender or an attached client uses it
+ *   QUARANTINED  the lender dropped it, and only detached clients have leases on it
  *
  * I2  An extent returns to FREE only when it has no lease and its lender dropped it; the
  *     count is derived from tables that no client can write.
@@ -19,7 +19,7 @@
  * I7  Lease (id, generation) is never valid twice; the generation is 32 bits a slot, and
  *     a slot whose generation would wrap is retired.
  * I8  free + filling + ready + leased + quarantined = total, after every call.
- * I9  A live process's leased extents are never freed but by its own release.
+ * I9  An extent that a live process leases is freed only by a release of that process.
  */
 #ifndef STG_CORE_LEASE_H
 #define STG_CORE_LEASE_H
@@ -42,41 +42,41 @@ struct stg_lease_usage {
     uint64_t total, free, filling, ready, leased, quarantined;
 };
 
-/* max_extents bounds extents at once, max_clients clients at once (dead ones make room),
- * and max_leases leases at once. Errors as stg_arena_create. */
+/* Creates a lease core. max_extents, max_clients (without dead ones) and max_leases bound
+ * the numbers at any one time. Errors as stg_arena_create. */
 int stg_lease_core_create(uint64_t bytes, uint32_t max_extents, uint32_t max_clients,
                           uint32_t max_leases, struct stg_lease_core **ret,
                           struct stg_err *err);
 void stg_lease_core_destroy(struct stg_lease_core *core); /* NULL is allowed */
 
-/* The size of the largest batch: makes the admission rule sufficient (core/arena.h says
- * why; without it memory can be half free and have no room for a batch). Once, before the
- * first reserve. */
+/* Sets the size of the largest batch, which makes the admission rule sufficient: without
+ * it, half of the memory can be free without room for a batch (core/arena.h). Call it
+ * once, before the first reserve. */
 void stg_lease_core_set_slot(struct stg_lease_core *core, uint64_t max_batch_bytes);
 
 /* ---- extents ---- */
 
 /* FREE -> FILLING. RESOURCE_EXHAUSTED without text: wait for a release. INVALID_ARGUMENT:
- * more than a slot or than all there is; waiting would not help. */
+ * larger than a slot or than the arena; waiting would not help. */
 int stg_extent_reserve(struct stg_lease_core *core, uint64_t bytes, uint32_t *ret);
-/* FILLING -> READY; the tail beyond bytes is given back. The caller holds the lender's
+/* FILLING -> READY; frees the tail beyond `bytes`. The caller holds the lender's
  * reference. */
 void stg_extent_seal(struct stg_lease_core *core, uint32_t extent, uint64_t bytes);
-/* The lender's reference goes (from FILLING or READY/LEASED), once: FREE as soon as no
- * lease is left. The lender must not use the id afterwards. */
+/* Drops the lender's reference (from FILLING or READY/LEASED), once. The extent is FREE
+ * as soon as it has no lease. The lender must not use the id afterwards. */
 void stg_extent_drop(struct stg_lease_core *core, uint32_t extent);
 uint64_t stg_extent_offset(const struct stg_lease_core *core, uint32_t extent);
 uint64_t stg_extent_bytes(const struct stg_lease_core *core, uint32_t extent);
-/* Leases on it now. */
+/* Returns the number of leases on the extent. */
 uint32_t stg_extent_leases(const struct stg_lease_core *core, uint32_t extent);
 
 /* ---- clients ---- */
 
-/* RESOURCE_EXHAUSTED when max_clients are there. max_in_flight at most STG_MAX_IN_FLIGHT.
- */
+/* Adds a client. max_in_flight: at most STG_MAX_IN_FLIGHT. RESOURCE_EXHAUSTED:
+ * max_clients exist already. */
 int stg_lease_client_add(struct stg_lease_core *core, uint32_t max_in_flight,
                          uint32_t *ret);
-/* Free credits: max_in_flight less leases out; 0 when detached. */
+/* Returns the free credits: max_in_flight minus its leases; 0 if detached. */
 uint32_t stg_lease_client_credits(const struct stg_lease_core *core, uint32_t client);
 uint32_t stg_lease_client_held(const struct stg_lease_core *core, uint32_t client);
 
@@ -85,27 +85,28 @@ uint32_t stg_lease_client_held(const struct stg_lease_core *core, uint32_t clien
 int stg_lease_grant(struct stg_lease_core *core, uint32_t extent, uint32_t client,
                     struct stg_lease *ret);
 
-/* A release as the client posted it; every field is checked. 0 and the extent that it was
- * a lease on (which may be free by now); INVALID_ARGUMENT with the reason (unknown id,
- * another's lease, stale generation): a violation, and nothing changed. Works for a
- * detached client too. */
+/* Applies a release that a client posted, and checks every field. Returns 0 and the
+ * extent of the lease, which may be free by now. INVALID_ARGUMENT with the reason
+ * (unknown id, another client's lease, stale generation): a violation, and nothing has
+ * changed. Works for a detached client too. */
 int stg_lease_release(struct stg_lease_core *core, uint32_t client,
                       struct stg_lease lease, uint32_t *ret_extent, struct stg_err *err);
 
-/* The socket is gone or a rule was broken, but the process lives: no new leases, what is
- * out is quarantined until released or dead. Again: nothing happens. */
+/* Detaches a client whose socket is gone or that broke a rule, while its process lives.
+ * It gets no new leases. Its extents stay quarantined until it releases them or dies.
+ * Does nothing if it is already detached. */
 void stg_lease_client_detach(struct stg_lease_core *core, uint32_t client);
 
-/* The process is dead: every lease of it ends; each extent it was on is reported (NULL:
- * not interested) after its lease ended. The client id may be given to another
- * afterwards. `each` may drop, grant and reserve; it must not end this client again. */
+/* Ends every lease of a client whose process is dead, and calls `each` (may be NULL) for
+ * the extent of each lease afterwards. The client id may then be reused. `each` may drop,
+ * grant and reserve; it must not end this client again. */
 void stg_lease_client_dead(struct stg_lease_core *core, uint32_t client,
                            void (*each)(void *owner, uint32_t extent), void *owner);
 
 void stg_lease_usage(const struct stg_lease_core *core, struct stg_lease_usage *ret);
 
-/* Walks all tables and compares them with the counters. 0, or INTERNAL with what does not
- * hold. For tests and the simulator: linear in the tables. */
+/* Compares all tables with the counters. Returns 0, or INTERNAL with the violated rule.
+ * For tests and the simulator: takes time linear in the tables. */
 int stg_lease_core_verify(const struct stg_lease_core *core, struct stg_err *err);
 
 #endif

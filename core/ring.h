@@ -16,7 +16,7 @@
 
 /* ---- daemon ---- */
 
-/* Fill in the headers of fresh pages (zeroed by the kernel), version last. */
+/* Initialise the headers of new pages (zeroed by the kernel), the version last. */
 void stg_ring_format(struct stg_ring_page *page, uint64_t instance);
 void stg_control_format(struct stg_control_page *page, uint64_t instance);
 
@@ -35,39 +35,39 @@ void stg_ring_push(struct stg_ring_writer *writer,
  * ignored. */
 void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text);
 
-/* After stg_ring_finish: what the client did not take is not for it any more. It may give
- * the leases back. */
+/* Revokes, after stg_ring_finish, the descriptors that the client did not take. It may
+ * still release their leases. */
 void stg_ring_revoke(struct stg_ring_writer *writer);
 
-/* Asks the client to ring when it runs dry: bumps doorbell_wanted, with a full fence
- * after it. The caller looks at the control page once more afterwards. */
+/* Asks the client to send a doorbell when its ring is empty: increments doorbell_wanted,
+ * then a full fence. The caller must then check the control page once more. */
 void stg_ring_want_doorbell(struct stg_ring_writer *writer);
 
-/* May the client leave its spans in the control page? */
+/* Sets whether the client writes its spans to the control page. */
 void stg_ring_trace(struct stg_ring_writer *writer, bool traced);
 
-/* Counts a batch of that many rows that is dropped. */
+/* Counts a dropped batch of n_rows rows. */
 void stg_ring_drop(struct stg_ring_writer *writer, uint64_t n_rows);
 
 struct stg_control_reader {
     struct stg_control_page *page;
     uint64_t cursor;      /* releases consumed */
-    uint64_t span_cursor; /* and spans */
+    uint64_t span_cursor; /* spans consumed */
 };
 
-/* The next posted release: 1 and a private copy, 0 when there is none, INVALID_ARGUMENT
- * when the client's counter makes no sense (more than the queue holds): a violation. I3.
- */
+/* Returns 1 and a private copy of the next posted release; 0 if there is none.
+ * INVALID_ARGUMENT: the client's counter is invalid (more than the queue holds), which is
+ * a violation. I3. */
 int stg_control_poll(struct stg_control_reader *reader, struct stg_release_entry *ret);
 
-/* Single loads of hints; they can only harm the client that wrote them. */
+/* Load hints of the client. A wrong hint harms only that client. */
 uint64_t stg_control_asked(const struct stg_control_reader *reader);
-/* After stg_control_asked: at least one less than that, of a client that counts right. */
+/* Call after stg_control_asked: for a correct client, at least that value minus one. */
 uint64_t stg_control_taken(const struct stg_control_reader *reader);
 uint64_t stg_control_pass_wanted(const struct stg_control_reader *reader);
 bool stg_control_parting(const struct stg_control_reader *reader);
-/* Full fence, then the client's flag: call after stg_ring_push to know whether to ring.
- */
+/* Executes a full fence, then loads the client's flag: call it after stg_ring_push to
+ * learn whether the client needs a doorbell. */
 bool stg_control_waiting(const struct stg_control_reader *reader);
 /* The next span that it left, a private copy of what it wrote: 1, or 0: there is none.
  * *ret_n_missed: those before it that were written over. Not more than a page full lies
@@ -75,16 +75,16 @@ bool stg_control_waiting(const struct stg_control_reader *reader);
  */
 int stg_control_poll_span(struct stg_control_reader *reader, struct stg_trace_span *ret,
                           uint64_t *ret_n_missed);
-/* Forgets the spans that lie there: they are of an earlier trace. */
+/* Skips the spans in the page: they belong to an earlier trace. */
 void stg_control_skip_spans(struct stg_control_reader *reader);
-/* Since when it sleeps, as it says (CLOCK_MONOTONIC); 0: it is awake. No fence: for
- * counters. */
+/* Returns the time since which the client claims to sleep (CLOCK_MONOTONIC); 0: it is
+ * awake. No fence: only for counters. */
 uint64_t stg_control_waiting_since(const struct stg_control_reader *reader);
 
 /* ---- client ---- */
 
 /* Checks magic, version range and sizes of mapped pages. FAILED_PRECONDITION names both
- * versions; DATA_LOSS for everything else that is not as this layout has it. */
+ * versions; DATA_LOSS: any other difference from this layout. */
 int stg_ring_check(const struct stg_ring_page *page, uint64_t bytes, struct stg_err *err);
 int stg_control_check(const struct stg_control_page *page, uint64_t bytes,
                       struct stg_err *err);
@@ -95,24 +95,25 @@ struct stg_ring_reader {
     uint32_t doorbell_rung;
 };
 
-/* Is it asked for its spans? One load. */
+/* Returns whether the daemon wants the client's spans. One load. */
 bool stg_ring_is_traced(const struct stg_ring_reader *reader);
 
 /* Reads the counters of stg_ring_drop. */
 uint64_t stg_ring_dropped_batches(const struct stg_ring_reader *reader);
 uint64_t stg_ring_dropped_rows(const struct stg_ring_reader *reader);
 
-/* Is what was not taken yet void? Then `final` says why. */
+/* Returns whether the descriptors not yet taken are revoked. `final` then has the reason.
+ */
 bool stg_ring_is_revoked(const struct stg_ring_reader *reader);
 
-/* Is there a descriptor? One acquire load. */
+/* Returns whether a descriptor is ready. One acquire load. */
 bool stg_ring_ready(const struct stg_ring_reader *reader);
 
-/* Copies the next descriptor out. False when there is none. */
+/* Copies the next descriptor to ret. Returns false if there is none. */
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 
-/* True once for each stg_ring_want_doorbell, when nothing is ready: the caller sends the
- * doorbell. Full fence before the look. */
+/* Returns true once for each stg_ring_want_doorbell, if no descriptor is ready: the
+ * caller then sends the doorbell. Executes a full fence first. */
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader);
 
 struct stg_control_writer {
@@ -121,7 +122,7 @@ struct stg_control_writer {
     uint64_t noted;
 };
 
-/* Leaves a span, over the oldest one when the page is full. */
+/* Writes a span; overwrites the oldest one if the page is full. */
 void stg_control_note(struct stg_control_writer *writer,
                       const struct stg_trace_span *span);
 
@@ -130,12 +131,13 @@ void stg_control_release(struct stg_control_writer *writer, uint32_t lease,
                          uint32_t generation);
 void stg_control_set_asked(struct stg_control_writer *writer, uint64_t asked);
 void stg_control_set_taken(struct stg_control_writer *writer, uint64_t taken);
-/* What the flag, once it is set, says of the time. */
+/* Sets the time since which the client waits. It is valid while the flag is set. */
 void stg_control_set_waiting_since(struct stg_control_writer *writer, uint64_t since_ns);
-/* Sets or clears the flag, then a full fence: look at the ring once more before sleeping.
- */
+/* Sets or clears the flag, then executes a full fence: check the ring once more before
+ * sleeping. */
 void stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);
-/* Before it closes: else its end is taken for its death. */
+/* Announces that the client closes. Without it, the daemon treats the end of the
+ * connection as the death of the client. */
 void stg_control_part(struct stg_control_writer *writer);
 void stg_control_want_pass(struct stg_control_writer *writer, uint64_t pass_wanted);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline as plain structs: what proto/load.c makes of a YAML text and proto/wire.c of
- * a message, what daemon/ and ops/ read. Immutable once made; everything a spec points to
- * lives in its bump allocator and goes with stg_pipeline_spec_destroy. Any thread may
- * read.
+ * A pipeline as plain structs. proto/load.c makes them from a YAML text, proto/wire.c
+ * from a message; daemon/ and ops/ read them. A spec is immutable once made. Its bump
+ * allocator owns everything that it points to, until stg_pipeline_spec_destroy. Any
+ * thread may read.
  *
- * Strings are NUL-terminated and hold no other NUL, except string values (bytes, length).
+ * Strings are NUL-terminated and contain no other NUL, except string values (s, s_bytes).
  */
 #ifndef STG_CORE_SPEC_H
 #define STG_CORE_SPEC_H
@@ -42,8 +42,8 @@ struct stg_attr {
     int64_t shape[STG_ATTR_MAX_DIMS];
     size_t n_values;
     const struct stg_value *values;
-    bool is_default;  /* it was not written: it is the schema's default */
-    int line, column; /* of the text, from 1; 0: unknown */
+    bool is_default;  /* not in the text: the schema's default */
+    int line, column; /* in the text, from 1; 0: unknown */
 };
 
 /* One op of a graph. Inputs are "node", "node:k", "staged:path", or a component of the
@@ -60,9 +60,9 @@ struct stg_node {
 };
 
 /* A leaf of `features`. path is "label", "0", "user/id": keys and list positions joined
- * by '/'; a single tensor has the tensor's own name. A sparse feature "ids" is three
- * leaves in a row, "ids/values", "ids/indices", "ids/dense_shape"; a ragged one is two,
- * "ids/values", "ids/row_splits". */
+ * by '/'; a single tensor has the name of that tensor. A sparse feature "ids" is three
+ * consecutive leaves, "ids/values", "ids/indices", "ids/dense_shape"; a ragged one is
+ * two, "ids/values", "ids/row_splits". */
 struct stg_feature {
     const char *path;
     const char *tensor;
@@ -78,16 +78,16 @@ struct stg_step {
     const char *name; /* "text_line", "shuffle" … */
     const struct stg_attr *attrs;
     size_t n_attrs;
-    const struct stg_node *nodes; /* a graph of its own, for work on each element */
+    const struct stg_node *nodes; /* the graph of the step, for work on each element */
     size_t n_nodes;
-    const struct stg_feature *outputs; /* what that yields */
+    const struct stg_feature *outputs; /* outputs of that graph */
     size_t n_outputs;
-    const struct stg_step *reader; /* of interleave: what it runs for each file */
+    const struct stg_step *reader; /* of interleave: the steps for each file */
     bool is_full; /* what is inferred is of its largest batch; never of a file's */
     int line, column;
 };
 
-/* Steps with a name, which steps with several inputs take by `from`. */
+/* Named steps, which a step with several inputs refers to by `from`. */
 struct stg_branch {
     const char *name;
     const struct stg_step *steps;
@@ -113,11 +113,11 @@ enum stg_smart_stage {
     STG_SMART_STAGE_AUTO = 2
 };
 
-/* What a tensor of the stage subgraph is replaced by (feed_dict). */
+/* The replacement of a tensor of the stage subgraph (feed_dict). */
 struct stg_feed {
     const char *name;             /* "node", "node:1", a component of the element */
-    const struct stg_attr *value; /* a constant, or what holds until a client sets it */
-    const char *tensor;           /* or: another tensor, evaluated anew for each item */
+    const struct stg_attr *value; /* a constant, or the value until a client sets it */
+    const char *tensor;           /* or: another tensor, evaluated for each item */
     bool client;                  /* a client may set it (stager_feed) */
     int line, column;
 };
@@ -151,11 +151,11 @@ struct stg_staged {
     bool use_thread_pool; /* use_stage_subgraph_thread_pool */
     uint32_t thread_pool_id;
     uint32_t stream_id;
-    enum stg_smart_stage compute_device; /* what of stager_run is a device's */
-    uint64_t reconnect_grace_millis;     /* 0: a client that left is gone */
+    enum stg_smart_stage compute_device; /* whether stager_run uses the device */
+    uint64_t reconnect_grace_millis;     /* 0: a client that left cannot return */
     bool keep_warm;
     const struct stg_attr
-        *transfers; /* by feature: the dtype that crosses, half as wide */
+        *transfers; /* by feature: the dtype of the transfer, half as wide */
     size_t n_transfers;
 };
 
@@ -172,13 +172,13 @@ struct stg_pipeline_spec {
     size_t n_targets;
     enum stg_smart_stage smart_stage;
     bool smart_stage_is_default; /* it was not written */
-    bool smart_stage_gpu;  /* tensors that cross are for a device; smart_stage is ON */
-    const char *container; /* NULL: it shares nothing */
+    bool smart_stage_gpu;  /* boundary tensors are for a device; smart_stage is ON */
+    const char *container; /* NULL: none */
     struct {
-        const char *device;    /* where its clients share a copy; NULL: nowhere */
+        const char *device;    /* its clients share a copy there; NULL: no copy */
         uint64_t memory_bytes; /* of it; 0: as much as the pipeline's batches */
     } gpu;
-    bool is_step;         /* the graph of a step: staged.features is what that yields */
+    bool is_step;         /* the graph of a step; staged.features are its outputs */
     uint64_t fingerprint; /* of everything but the name; equal text in another order of
                              keys: equal */
     struct stg_bump bump; /* owns all of the above */
@@ -186,20 +186,21 @@ struct stg_pipeline_spec {
 
 void stg_pipeline_spec_destroy(struct stg_pipeline_spec *spec);
 
-/* The attribute of that name, or NULL. */
+/* Returns the attribute of that name, or NULL. */
 const struct stg_attr *stg_attr_find(const struct stg_attr *attrs, size_t n,
                                      const char *name);
 
-/* The scalar of that name, or `otherwise` when it is absent or of another kind. A FLOAT
- * asked for as f64 accepts an INT; others must match (kinds are checked when the text is
- * loaded). */
+/* Return the scalar of that name, or `otherwise` if it is absent or of another kind.
+ * stg_attr_float accepts an INT; for the others the kind must match. (Loading a text
+ * checks the kinds.) */
 int64_t stg_attr_int(const struct stg_attr *attrs, size_t n, const char *name,
                      int64_t otherwise);
 double stg_attr_float(const struct stg_attr *attrs, size_t n, const char *name,
                       double otherwise);
-/* Reads true, false, and the words on, off, true and false. False: it is no switch. */
+/* Reads a switch: true, false, or the words on, off, true, false. Returns false if it is
+ * not a switch. */
 bool stg_value_switch(const struct stg_value *value, bool *ret);
-/* A switch, as stg_value_switch reads it. */
+/* Returns a switch, as stg_value_switch reads it. */
 bool stg_attr_bool(const struct stg_attr *attrs, size_t n, const char *name,
                    bool otherwise);
 const char *stg_attr_string(const struct stg_attr *attrs, size_t n, const char *name,
@@ -214,15 +215,14 @@ struct stg_thread_pool_spec {
     int32_t numa_node; /* -1: any */
 };
 
-/* Objects whose URLs begin alike: where they are, and with whose secrets. "": not said.
- */
+/* The endpoint and credentials of the objects whose URLs have a prefix. "": not set. */
 struct stg_remote_store_spec {
     const char *prefix;           /* "s3://bucket/", "https://host" */
     const char *endpoint;         /* "http://minio:9000" */
     const char *region;           /* of S3 */
-    const char *credentials_file; /* of AWS's form */
-    const char *profile;          /* in it */
-    const char *const *users;     /* may use them, beside root */
+    const char *credentials_file; /* in the format of AWS */
+    const char *profile;          /* section of that file */
+    const char *const *users;     /* users that may use the credentials, besides root */
     const char *const *groups;
     size_t n_users, n_groups;
 };
@@ -231,21 +231,21 @@ struct stg_remote_store_spec {
 struct stg_remote_settings {
     uint64_t read_ahead_bytes; /* that all files together may hold ahead of their readers
                                 */
-    uint64_t range_bytes;      /* asked for at once */
-    uint32_t ranges_per_file;  /* under way at once */
+    uint64_t range_bytes;      /* size of one request */
+    uint32_t ranges_per_file;  /* requests in progress at once */
     uint32_t connect_timeout_millis;
     uint32_t stall_timeout_millis; /* without a byte */
-    uint32_t retries;              /* in a row, in vain */
-    const char *cache_dir;         /* where what was fetched is kept; "": nowhere */
-    uint64_t cache_bytes;          /* at most */
+    uint32_t retries;              /* consecutive failures */
+    const char *cache_dir; /* directory of the cache of fetched ranges; "": no cache */
+    uint64_t cache_bytes;  /* at most */
     const struct stg_remote_store_spec *stores;
     size_t n_stores;
 };
 
 /* Streams of a GPU, by DeepRec's names. */
 struct stg_gpu_settings {
-    bool use_multi_stream;     /* there are more than the trainer's own */
-    uint32_t multi_stream_num; /* so many, the trainer's own is number 0 */
+    bool use_multi_stream;     /* more streams than that of the trainer */
+    uint32_t multi_stream_num; /* number of streams; the trainer's is number 0 */
     bool stage_multi_stream;   /* staged work may use them */
 };
 
