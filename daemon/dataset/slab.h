@@ -5,7 +5,7 @@
  * (beyond that, rounding wastes at most a fifth). An empty slab can serve any class
  * again. Larger pieces are separate allocations. A piece is identified by its place, a
  * 4-byte number. The metadata of a slab is in a table, not in the slab, so that alloc and
- * free do not miss the cache on its memory. Slabs are in regions; large regions use huge
+ * free need not touch its memory. Slabs are in regions; large regions use huge
  * pages if the system has them. Every byte is counted on the quota. One thread.
  */
 #ifndef STG_DAEMON_SLAB_H
