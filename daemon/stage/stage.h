@@ -33,52 +33,53 @@ struct stg_pool;
 struct stg_client;
 struct stg_workers;
 
-/* What a stage is made of. Borrowed pointers must outlive the stage. */
+/* The configuration of a stage. Borrowed pointers must outlive the stage. */
 struct stg_stage_config {
     const struct stg_pipeline_spec *spec;
     const struct stg_graph *graph;
-    const struct stg_partitions *partitions; /* of it; NULL: it has no other partition */
-    char name[65];                           /* for messages */
+    const struct stg_partitions
+        *partitions; /* of the graph; NULL: it has no other partition */
+    char name[65];   /* for messages */
     uint64_t generation;
     uint64_t run_id;
     uint64_t first_number; /* items of earlier stages of this generation */
     uint64_t first_pass;
     uint64_t instance; /* of the daemon */
-    uid_t uid;         /* of the applier: whose files may be read */
+    uid_t uid;         /* of the applier: the stage reads files on its behalf */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
     struct stg_container *container; /* of the dataset; NULL: none */
     enum stg_delivery delivery;
-    bool private_run; /* ends with its client, whatever keep_warm and
-                         reconnect_grace_millis say */
+    bool private_run; /* ends with its client, regardless of keep_warm and
+                         reconnect_grace_millis */
     uint32_t num_clients;
     struct stg_budget *budget;
-    struct stg_pool *pool; /* where to pull and compute; NULL: on the stage's threads */
-    struct stg_workers *workers;  /* of a step py_function; NULL: there is none */
-    struct stg_tuning *tuning;    /* what `auto` found; NULL: forgotten at the end */
-    struct stg_trace *trace;      /* where spans go while it is on; NULL: nowhere */
-    const _Atomic int *cancelled; /* not 0: no client waits for it any more */
-    /* Runs on any thread: ask the loop to call stg_stage_sweep. */
+    struct stg_pool *pool; /* pulls and computes there; NULL: on the stage's threads */
+    struct stg_workers *workers;  /* of a py_function step; NULL: none */
+    struct stg_tuning *tuning;    /* results of `auto`; NULL: discarded at the end */
+    struct stg_trace *trace;      /* records spans while it is on; may be NULL */
+    const _Atomic int *cancelled; /* not 0: no client waits for the stage any more */
+    /* Asks the loop to call stg_stage_sweep. Runs on any thread. */
     void (*wake)(void *owner);
     void *owner;
 };
 
-/* Takes the budget, reserves and seals the arena, starts the runners (idle). Slow when
- * the arena is large: call it on a worker thread. */
+/* Creates a stage: takes the budget, reserves and seals the arena, starts the runners
+ * (idle). Slow if the arena is large: call it on a worker thread. */
 int stg_stage_create(const struct stg_stage_config *config,
                      const struct stg_stage_plan *plan, struct stg_stage **ret,
                      struct stg_err *err);
 
-/* ---- the loop's side ---- */
+/* ---- for the loop ---- */
 
 struct stg_attach {
     const char *client_id;
     const char *program;
     uint32_t max_in_flight;
     bool manual_ack;
-    bool named;        /* client_id was chosen by the user: it may come back under it */
-    bool wants_device; /* the memory on a GPU, where there is some */
+    bool named;        /* the user chose client_id: the client may come back with it */
+    bool wants_device; /* the memory on a GPU, if any */
     uint32_t batch_size;
     struct stg_partition_needs
         *needs; /* of its batches; NULL only without partitions. The client's
@@ -95,15 +96,15 @@ struct stg_join {
     void *owner;
 };
 
-/* A client that left keeps the memory of its batches. Returns how many batches, and the
- * bytes of the budget that they hold up: of a stage whose runners ended, a share of all
- * that it has. */
+/* Returns the number of batches that a client that left still holds, and the bytes of the
+ * budget that they block. For a stage whose runners ended, these are a share of its whole
+ * memory. */
 uint32_t stg_stage_retained(struct stg_stage *stage, const struct stg_client *client,
                             uint64_t *ret_bytes);
 
-/* The runners have ended: gives back what is not memory of batches, and names on the
- * budget the first process that keeps some. Any thread, once; no other call of the loop
- * may destroy the stage meanwhile. */
+/* Frees, after the runners have ended, everything except the memory of batches. Records
+ * in the budget the first process that keeps such memory. Any thread, once; no other call
+ * of the loop may destroy the stage meanwhile. */
 void stg_stage_shrink(struct stg_stage *stage);
 
 /* Descriptors for the client, in the order of the protocol. Owned by the stage. */
@@ -114,121 +115,128 @@ struct stg_attached {
     struct stg_mirror_memory device; /* its descriptor is the caller's */
 };
 
-/* Keeps a place for a client and makes its pages. It takes part from stg_stage_join on;
- * stg_stage_detach before that leaves no trace of it. Errors: RESOURCE_EXHAUSTED
- * (num_clients are there, or a place is kept: for which client, how long; memory: the
- * arithmetic), ALREADY_EXISTS (one of that name is attached: its pid),
- * FAILED_PRECONDITION (it comes back and needs more than it did). */
+/* Reserves a place for a client and creates its pages. The client takes part after
+ * stg_stage_join; stg_stage_detach before that undoes the attach. Errors:
+ * RESOURCE_EXHAUSTED (num_clients are attached; or a place is reserved, with the client
+ * and the time; or memory is short, with the sum), ALREADY_EXISTS (a client of that name
+ * is attached, with its pid), FAILED_PRECONDITION (it comes back and needs more than
+ * before). */
 int stg_stage_attach(struct stg_stage *stage, const struct stg_attach *attach,
                      struct stg_attached *ret, struct stg_err *err);
 
-/* The client has mapped its pages: the open takes effect. A named client that is away
- * goes on where it was. Nothing happens on failure: UNAVAILABLE (join->tell failed), the
- * code of a stage that stops, FAILED_PRECONDITION (needs). */
+/* Completes the open of a client that has mapped its pages. A named client that is away
+ * continues where it was. Nothing changes on failure: UNAVAILABLE (join->tell failed),
+ * the code of a stage that stops, FAILED_PRECONDITION (needs). */
 int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
                    const struct stg_join *join, struct stg_err *err);
 
-/* The socket is gone: no new batches; unacknowledged ones go to others, or wait for it to
- * come back; its memory stays until it is released or the process dies. True: it held
- * nothing, or had not joined; forget it. False: call stg_stage_dead when the process
+/* Detaches a client whose socket is gone. It gets no new batches. Its unacknowledged
+ * batches go to other clients, or wait for it to come back. Its memory stays until it is
+ * released or the process dies. Returns true if the client held nothing or had not
+ * joined: the caller forgets it. False: the caller calls stg_stage_dead when the process
  * dies. */
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client);
 
-/* The process is dead: its memory comes back. Detaches first if need be; forget the
- * client. */
+/* Frees the memory of a client whose process is dead. Detaches it first if necessary. The
+ * caller forgets the client. */
 void stg_stage_dead(struct stg_stage *stage, struct stg_client *client);
 
-/* How many leases that client holds; for detached ones the loop asks now and then. */
+/* Returns how many leases a client holds. The loop polls this for detached clients. */
 uint32_t stg_stage_client_held(struct stg_stage *stage, struct stg_client *client);
 
-/* A doorbell of that client. */
+/* Handles a doorbell of that client. */
 void stg_stage_doorbell(struct stg_stage *stage, struct stg_client *client);
 
-/* Fills why->text with what that client waits for: which client, file, worker or process
- * is missing or slow, and since when. */
+/* Fills why->text with the reason why that client waits: the client, file, worker or
+ * process that is missing or slow, and since when. */
 void stg_stage_why(struct stg_stage *stage, const struct stg_client *client,
                    struct stg_err *why);
 
-/* Looks at every client's control page, expires what has a clock. Returns how long until
- * it wants to be called again in milliseconds, or -1: not before the next event. */
+/* Checks every client's control page and all timeouts. Returns the milliseconds until the
+ * next call is due, or -1: not before the next event. */
 int stg_stage_sweep(struct stg_stage *stage);
 
-/* While its trace is on, now and then, and once after: asks clients for their spans, or
- * no more, and drains what they left. last: clients and runners that wait report that;
- * some need a moment for it. */
+/* Starts or stops the spans of clients, and drains the spans that they wrote. Call it
+ * periodically while the trace is on, and once afterwards. last: clients and runners that
+ * wait report it; some of them need a moment. */
 void stg_stage_trace(struct stg_stage *stage, bool last);
 
-/* smart_stage: auto: looks how the partitions that are tried do, and changes the
- * partition. Returns milliseconds as stg_stage_sweep does. */
+/* For smart_stage: auto. Evaluates the partitions on trial, and changes the partition.
+ * Returns milliseconds as stg_stage_sweep does. */
 int stg_stage_choose_partition(struct stg_stage *stage);
 
-/* Ends the stage: every client gets what was assigned to it (drain: and what is
- * published), then the code (positive) and text. Returns at once. */
+/* Ends the stage. Every client gets the batches assigned to it (drain: also the published
+ * ones), then the code (positive) and text. Does not wait. */
 void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool drain);
 
-/* waiting, running, ended, stopping or failed. */
+/* Returns "waiting", "running", "ended", "stopping" or "failed". */
 const char *stg_stage_state(struct stg_stage *stage);
 
-/* Clients attached now. */
+/* Returns the number of attached clients. */
 uint32_t stg_stage_n_clients(struct stg_stage *stage);
 
-/* Is any client attached, or joining? */
+/* Returns whether any client is attached or joining. */
 bool stg_stage_is_used(struct stg_stage *stage);
 
 /* Appends the names of those clients to an error. */
 void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err);
 
-/* Was it stopped, or left by its last client? */
+/* Returns whether the stage was stopped, or its last client has left. */
 bool stg_stage_stopping(struct stg_stage *stage);
 
-/* Stopped, runners ended, no lease left: may be destroyed. */
+/* Returns whether the stage may be destroyed: stopped, runners ended, no leases. */
 bool stg_stage_finished(struct stg_stage *stage);
 
-/* Stopped and runners ended: what is left is memory that processes hold. */
+/* Returns whether the stage is stopped and its runners have ended: only processes that
+ * hold memory are left. */
 bool stg_stage_quiet(struct stg_stage *stage);
 
-/* Numbers to go on with in the next stage of this generation. Only when quiet. */
+/* Returns the first number and pass of the next stage of this generation. Only if quiet.
+ */
 void stg_stage_position(struct stg_stage *stage, uint64_t *ret_number,
                         uint64_t *ret_pass);
 
-/* Joins the runners; frees everything. NULL is allowed. Blocks unless stg_stage_finished.
+/* Joins the runners and frees everything. Blocks unless stg_stage_finished. NULL is
+ * allowed.
  */
 void stg_stage_destroy(struct stg_stage *stage);
 
-/* What is remembered of clients that are gone: the last few. Zero-initialise. */
+/* The last few clients that are gone. Zero-initialise. */
 #define STG_MAX_GONE 8
 struct stg_gone_list {
     struct stg_gone {
         char client_id[128], program[64], last_error[256];
         struct stg_client_status status; /* its strings are the ones above */
     } entries[STG_MAX_GONE];             /* a ring */
-    uint64_t n;                          /* ever */
+    uint64_t n;                          /* added so far */
 };
 void stg_gone_add(struct stg_gone_list *list, const struct stg_client_status *status);
 
-/* Appends those that are gone to status->clients, the last one first, at most
- * STG_MAX_GONE in all. */
+/* Appends the clients that are gone to status->clients, the last one first, at most
+ * STG_MAX_GONE in total. */
 void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
                    struct stg_pipeline_status *status);
 
 struct stg_measure;
 
-/* What is measured of it, as of now, for this thread alone until it calls unlook; keep it
+/* Locks and returns the current measurements, until the same thread calls unlook. Keep it
  * short: runners wait meanwhile. */
 const struct stg_measure *stg_stage_look(struct stg_stage *stage);
 void stg_stage_unlook(struct stg_stage *stage);
 
-/* While it is looked at: what crosses in the next batch; NULL: the pipeline's boundary.
+/* Between look and unlook: returns the boundary of the next batch; NULL: the pipeline's
+ * own.
  */
 const struct stg_schema *stg_stage_crossing(const struct stg_stage *stage);
 
-/* What was measured is the caller's from now on. Only when quiet, and once. */
+/* Transfers the measurements to the caller. Only if quiet, and once. */
 struct stg_measure *stg_stage_take_measure(struct stg_stage *stage);
 
-/* What a client measured: what makes no sense is left out. */
+/* Adds the measurements of a client, except implausible ones. */
 void stg_stage_report(struct stg_stage *stage, const struct stg_report *report);
 
-/* Counters, and every client: attached, away, detached, gone. Strings live in bump. */
+/* Returns the counters, and every client: attached, away, detached, gone. Strings live in
+ * bump. */
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret);
 
