@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of decompress.c: one kind of compression, one file, one line in its table. A
- * codec takes bytes and makes bytes, in pieces of any size; it opens and reads nothing.
- * One thread.
+ * Internal to decompress.c: each compression format has one file and one line in its
+ * table. A codec converts bytes to bytes, in pieces of any size; it does no I/O. One
+ * thread.
  */
 #ifndef STG_DAEMON_CODEC_H
 #define STG_DAEMON_CODEC_H
@@ -12,8 +12,8 @@
 
 #include "daemon/storage/chunk.h"
 
-/* What there is to read and room to write; both move on. When a stream ends, `in` may
- * also go back, by up to STG_CODEC_BACK bytes of what was given before. */
+/* The input and the output buffer; decode advances both. At the end of a stream, `in` may
+ * also move back, by at most STG_CODEC_BACK bytes of earlier input. */
 #define STG_CODEC_BACK 8
 
 struct stg_coding {
@@ -24,27 +24,27 @@ struct stg_coding {
 };
 
 enum stg_codec_rc {
-    STG_CODEC_MORE = 0, /* it wants more of either */
-    STG_CODEC_END = 1   /* a stream ended; another one may follow */
+    STG_CODEC_MORE = 0, /* it needs more input or more room */
+    STG_CODEC_END = 1   /* a stream has ended; another may follow */
 };
 
 struct stg_codec {
     const char *name;
-    uint8_t magic[4]; /* what its streams begin with */
-    uint8_t n_magic;  /* 0: nothing that text could not begin with, too */
-    bool zeros;       /* behind a stream, zero bytes are no stream */
+    uint8_t magic[4]; /* the first bytes of its streams */
+    uint8_t n_magic;  /* 0: text could begin with the same bytes */
+    bool zeros;       /* zero bytes after a stream are padding */
 
     int (*create)(struct stg_quota *quota, void **ret, struct stg_err *err);
     void (*destroy)(void *state); /* NULL is allowed */
-    /* An enum stg_codec_rc; DATA_LOSS says what is wrong with the stream;
-     * RESOURCE_EXHAUSTED. After an error only destroy. */
+    /* Returns an enum stg_codec_rc; DATA_LOSS with the fault of the stream; or
+     * RESOURCE_EXHAUSTED. After an error the caller may only call destroy. */
     int (*decode)(void *state, struct stg_coding *io, struct stg_err *err);
 };
 
 extern const struct stg_codec stg_codec_gzip, stg_codec_zlib, stg_codec_zstd,
     stg_codec_lz4, stg_codec_snappy;
 
-/* All of them (decompress.c). */
+/* Returns all codecs (decompress.c). */
 const struct stg_codec *const *stg_codecs(size_t *ret_n);
 
 #endif

@@ -17,12 +17,12 @@
 
 struct stg_fetcher;
 
-/* What one answer has said so far. Its fetcher's. */
+/* The answer to one attempt, so far. Only for the fetcher. */
 struct stg_answer {
     struct stg_head head;
-    bool judged; /* the head was looked at: what follows are bytes of the object */
+    bool judged; /* the head was checked: the body has bytes of the object */
     uint64_t retry_after_ms;
-    char said[STG_SAID_BYTES]; /* the body of a refusal, as far as there is room */
+    char said[STG_SAID_BYTES]; /* the body of an error answer, truncated */
     size_t n_said;
 };
 
@@ -34,43 +34,44 @@ struct stg_fetch {
 
     pthread_mutex_t lock; /* guards these */
     pthread_cond_t moved;
-    uint64_t n;     /* bytes that are there, and stay: stg_progress_sure */
-    bool answered;  /* version is as it stays */
+    uint64_t n;     /* valid bytes: stg_progress_sure */
+    bool answered;  /* version is final */
     bool is_cached; /* it is plan.cached */
-    bool done;      /* nothing more comes */
-    int code;       /* negative: why not */
+    bool done;      /* the fetch has ended */
+    int code;       /* negative: it failed */
     struct stg_err err;
     uint64_t elapsed_ns;
     struct stg_version version;
 
-    /* The fetcher's alone. */
+    /* Only for the fetcher. */
     struct stg_fetch *next, *prev;
     CURL *easy; /* NULL: it waits for its next attempt */
     struct curl_slist *headers;
     char refused[64]; /* the address that it may not go to */
     struct stg_answer answer;
-    unsigned n_attempts; /* in vain, in a row */
+    unsigned n_attempts; /* consecutive failed attempts */
     uint64_t n_before;   /* n when this attempt began */
     struct stg_progress progress;
     uint64_t began_ns, due_ns;
-    int failed; /* by what was judged; the attempt is to be ended */
-    bool again; /* it may be tried again */
+    int failed; /* code of a fault of the answer; the attempt must end */
+    bool again; /* another attempt may succeed */
     struct stg_err failure;
 };
 
 /* answer.c. curl's callbacks; userdata is the fetch. */
 size_t stg_answer_header(char *line, size_t size, size_t n, void *fetch);
 size_t stg_answer_body(char *bytes, size_t size, size_t n, void *fetch);
-/* At the end of an attempt; clean: curl calls it a success. True: all bytes are there.
- * False: see failed and again; both are 0 where only curl knows what broke. */
+/* Ends an attempt. clean: curl reports success. Returns true if all bytes have arrived.
+ * False: see failed and again; both are 0 if only curl knows the reason. */
 bool stg_answer_end(struct stg_fetch *fetch, bool clean);
 
-/* fetch.c. A fetch that no thread has yet: stg_fetch_start gives it to one, as
- * stg_fetch_cancel wakes that one. RESOURCE_EXHAUSTED. */
+/* fetch.c. Creates a fetch without a thread: stg_fetch_start assigns it to one, and
+ * stg_fetch_cancel wakes that thread. RESOURCE_EXHAUSTED. */
 int stg_fetch_create(const struct stg_fetch_plan *plan, struct stg_fetch **ret,
                      struct stg_err *err);
 
-/* fetch.c. For the fetcher: bytes have come, it is answered, it is over (0: well). */
+/* fetch.c. For the fetcher: report that bytes have arrived, that the server has answered,
+ * that the fetch has ended (code 0: successfully). */
 void stg_fetch_came(struct stg_fetch *fetch);
 void stg_fetch_answered(struct stg_fetch *fetch);
 void stg_fetch_done(struct stg_fetch *fetch, int code, const struct stg_err *err);

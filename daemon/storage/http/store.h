@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whose secrets, and where: what stagerd.yaml says of objects by the beginning of their
- * URLs (remote.stores), and, for the daemon's own user alone, its environment as AWS's
- * tools read it. Secrets are read from their file when an object is opened, so that a new
- * one counts at once; they are never in a setting and never in a text. Any thread.
+ * Finds the endpoint and the credentials for an object. They come from remote.stores in
+ * stagerd.yaml, by the prefix of the URL, and, only for the daemon's own user, from the
+ * environment variables of AWS's tools. Secrets are read from their file when an object
+ * is opened, so that a changed file takes effect at once. No secret is in a setting or in
+ * a text. Any thread.
  */
 #ifndef STG_DAEMON_STORE_H
 #define STG_DAEMON_STORE_H
@@ -13,9 +14,9 @@
 
 struct stg_file_user; /* daemon/storage/storage.h */
 
-/* What holds for one object. Strings are malloc'ed; NULL: it is not said. */
+/* The settings for one object. Strings are malloc'ed; NULL: not set. */
 struct stg_store {
-    bool named;                   /* by stagerd.yaml */
+    bool named;                   /* stagerd.yaml has an entry for it */
     char *endpoint;               /* "http://host:9000", without a "/" at its end */
     char *region;                 /* of S3 */
     char *key, *secret, *session; /* of S3 */
@@ -23,19 +24,20 @@ struct stg_store {
     char *bearer;                 /* a token */
 };
 
-/* Copied. Replaces what was said before. RESOURCE_EXHAUSTED. */
+/* Sets the stores of stagerd.yaml: copies specs, and replaces earlier ones.
+ * RESOURCE_EXHAUSTED. */
 int stg_stores_configure(const struct stg_remote_store_spec *specs, size_t n,
                          struct stg_err *err);
 void stg_stores_finish(void);
 
-/* The one with the longest prefix of url; all NULL where there is none. Errors:
- * PERMISSION_DENIED (its secrets are not for this user), FAILED_PRECONDITION (its file
- * cannot be read, or by too many). */
+/* Finds the store with the longest prefix of url; all fields are NULL if there is none.
+ * Errors: PERMISSION_DENIED (this user may not use its credentials), FAILED_PRECONDITION
+ * (the credentials file cannot be read, or too many users can read it). */
 int stg_store_find(const char *url, const struct stg_file_user *identity,
                    struct stg_store *ret, struct stg_err *err);
 void stg_store_finish(struct stg_store *store);
 
-/* For root, and for the user of the daemon. */
+/* Returns true for root and for the user of the daemon. */
 bool stg_store_is_own(const struct stg_file_user *identity);
 
 #endif
