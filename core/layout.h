@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch at rest, and every other struct that lies in shared memory. Daemon and client
- * meet here and in proto/, nowhere else. Fixed widths, little-endian, offsets and no
- * pointers; one writer per cache line; sizes and offsets are asserted below and in
+ * A batch at rest, and every other struct in shared memory. This header and proto/ are
+ * the only interface between daemon and client. Fixed widths, little-endian, offsets and
+ * no pointers; one writer per cache line; sizes and offsets are asserted below and in
  * tests/core. Within one major version fields are only added, in reserved space.
  *
  *   object              daemon   client   seals
@@ -11,10 +11,11 @@
  *   control page        RW, hostile RW    SHRINK GROW SEAL
  *   input of a worker   RW       RO       FUTURE_WRITE SHRINK GROW SEAL
  *   scratch of a worker RW, hostile RW    SHRINK GROW SEAL
- *   trace page          RW       RO       FUTURE_WRITE SHRINK GROW SEAL  (of stagerctl
- * trace)
+ *   trace page          RW       RO       FUTURE_WRITE SHRINK GROW SEAL
  *
- * Invariants (numbers as everywhere in this house):
+ * (The client of a trace page is `stagerctl trace`.)
+ *
+ * Invariants (the project uses these numbers everywhere):
  * I1  A byte of an extent is written only while FILLING; READY and LEASED are immutable.
  * I3  Nothing in client-writable memory is used as pointer, index, length, count or lock
  *     before it was copied to private memory and checked.
@@ -68,14 +69,14 @@ enum stg_span_kind {
     STG_SPAN_WAIT_MEMORY = 5, /* a runner waits for an extent */
     STG_SPAN_WAIT_ROOM = 6,   /* for room in the buffer */
     STG_SPAN_WAIT_TURN = 7,   /* for an item pulled before its own */
-    STG_SPAN_WAIT_PULL = 8,   /* for the data set, which another one has */
+    STG_SPAN_WAIT_PULL = 8,   /* for the dataset, which another runner has */
     STG_SPAN_WAIT_PASS = 9,   /* for a pass to begin */
     STG_SPAN_PUBLISH = 10,    /* number: of the batch; value: its KiB, rounded up */
-    STG_SPAN_ASSIGN = 11,  /* at once. number: of the batch; value: the client's track */
-    STG_SPAN_RELEASE = 12, /* at once. likewise */
+    STG_SPAN_ASSIGN = 11,  /* an instant. number: as PUBLISH; value: the client's track */
+    STG_SPAN_RELEASE = 12, /* an instant; as ASSIGN */
     STG_SPAN_NEXT = 13,    /* a client in stager_next; number: of the batch, or none */
-    STG_SPAN_RUN = 14,     /* a client in stager_run; likewise */
-    STG_SPAN_WAIT_PARKED = 15, /* for its turn to be needed: `auto` uses fewer */
+    STG_SPAN_RUN = 14,     /* a client in stager_run; as NEXT */
+    STG_SPAN_WAIT_PARKED = 15, /* parked: `auto` uses fewer runners */
     STG_SPAN_LAST = STG_SPAN_WAIT_PARKED
 };
 
@@ -102,16 +103,17 @@ enum stg_descriptor_kind {
 
 #define STG_DESCRIPTOR_REDELIVERED 1u
 
-/* One cache line. Filled by the daemon before `head` passes it; never changed while the
- * lease lives.
- *   side    calls                changes
- *   daemon  stg_ring_push        the slot at head, then head (release)
- *   daemon  stg_ring_finish      final, then as push; nothing afterwards
- *   daemon  stg_ring_revoke      revoked (release), after stg_ring_finish
- *   daemon  stg_ring_want_doorbell   doorbell_wanted, while what clients do can change
- * anything daemon  stg_ring_trace       traced, when a trace begins and ends daemon
- * stg_ring_drop        dropped_batches, dropped_rows client  stg_ring_take        nothing
- * here: its cursor is private */
+/* One cache line. The daemon fills it before `head` passes it, and does not change it
+ * while the lease lives. Writers of the ring page:
+ *
+ *   side    calls                    changes
+ *   daemon  stg_ring_push            the slot at head, then head (release)
+ *   daemon  stg_ring_finish          final, then as push; nothing afterwards
+ *   daemon  stg_ring_revoke          revoked (release), after stg_ring_finish
+ *   daemon  stg_ring_want_doorbell   doorbell_wanted, while it waits for clients
+ *   daemon  stg_ring_trace           traced, when a trace begins and ends
+ *   daemon  stg_ring_drop            dropped_batches, dropped_rows
+ *   client  stg_ring_take            nothing: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
     uint32_t lease;
@@ -122,8 +124,8 @@ struct stg_descriptor {
     uint64_t length;
     uint64_t assigned_ns; /* CLOCK_MONOTONIC */
     uint32_t flags;
-    uint32_t device; /* number of the memory on a device that has the batch at the same
-                        offset, all of it; 0: none has */
+    uint32_t device; /* number of the device memory that has the whole batch at the same
+                        offset; 0: none */
     uint64_t reserved1;
 };
 static_assert(sizeof(struct stg_descriptor) == 64, "ABI");
@@ -132,7 +134,7 @@ static_assert(offsetof(struct stg_descriptor, device) == 52, "ABI");
 
 #define STG_FINAL_TEXT_BYTES 1008
 
-/* Why nothing follows; written once, before the FINAL descriptor. */
+/* The reason for the end of the stream; written once, before the FINAL descriptor. */
 struct stg_final {
     uint32_t code; /* positive status code */
     uint32_t text_bytes;
@@ -143,17 +145,16 @@ static_assert(sizeof(struct stg_final) == 1024, "ABI");
 
 #define STG_RING_BYTES 65536u
 #define STG_RING_ENTRIES 512u
-#define STG_MAX_IN_FLIGHT                                                                \
-    256u /* leases of one client at once: fewer than the ring has slots */
+#define STG_MAX_IN_FLIGHT 256u /* leases of one client at once: fewer than ring slots */
 
 struct stg_ring_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t head; /* descriptors ever published */
     _Atomic uint32_t
-        revoked; /* not 0: what was not taken is void, `final` comes at once */
+        revoked; /* not 0: descriptors not yet taken are void; read `final` */
     _Alignas(64) _Atomic uint32_t
-        doorbell_wanted;     /* another number than the last: ring when you run dry */
-    _Atomic uint32_t traced; /* not 0: put your spans into the control page */
+        doorbell_wanted;     /* changed: send a doorbell when the ring is empty */
+    _Atomic uint32_t traced; /* not 0: write spans to the control page */
     _Atomic uint64_t dropped_batches; /* by on_timeout: drop, since this client opened */
     _Atomic uint64_t dropped_rows;    /* in those batches */
     _Alignas(64) struct stg_final final;
@@ -191,17 +192,17 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
 struct stg_control_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t released; /* release entries ever posted */
+    _Alignas(64) _Atomic uint64_t asked;    /* the descriptor that `next` wants, from 1 */
+    _Atomic uint64_t taken;                 /* descriptors taken: asked, or one less */
     _Alignas(
-        64) _Atomic uint64_t asked; /* the next descriptor that `next` wanted, from 1 */
-    _Atomic uint64_t taken;         /* descriptors taken: asked, or one less */
-    _Alignas(
-        64) _Atomic uint32_t waiting; /* 1: asleep or about to sleep, ring the doorbell */
-    _Atomic uint32_t parting;         /* 1: it closes the stream */
+        64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep; needs a doorbell */
+    _Atomic uint32_t parting;          /* 1: it closes the stream */
     _Atomic uint64_t waiting_since_ns; /* CLOCK_MONOTONIC */
     _Alignas(64) _Atomic uint64_t
-        pass_wanted; /* passes asked for: 1 at open, +1 a rewind */
+        pass_wanted; /* passes requested: 1 at open, +1 per rewind */
     _Alignas(64) struct stg_release_entry releases[STG_RELEASE_ENTRIES];
-    _Alignas(64) _Atomic uint64_t noted; /* spans ever posted; the oldest go over board */
+    _Alignas(
+        64) _Atomic uint64_t noted; /* spans ever posted; the oldest are overwritten */
     _Alignas(64) struct stg_trace_span spans[STG_CONTROL_SPANS];
 };
 static_assert(offsetof(struct stg_control_page, released) == 64, "ABI");
@@ -228,15 +229,15 @@ struct stg_trace_name {
     uint32_t offset, bytes; /* in text */
 };
 
-/* What one thread of the daemon did, or one client. All but n is written before n_tracks
- * passes it. */
+/* The spans of one thread of the daemon, or of one client. Everything except n is written
+ * before n_tracks passes it. */
 struct stg_trace_track {
     _Alignas(64) _Atomic uint64_t n; /* spans ever */
-    uint32_t pid, tid;               /* of a client tid is a number of ours */
+    uint32_t pid, tid;               /* for a client, tid is assigned by the daemon */
     char process[64];
     char name[128]; /* of the thread, or client_id */
-    /* Span i lies in chunk i / STG_TRACE_CHUNK_SPANS of these; once there are no more
-     * chunks to be had, span i is written over span i - n_chunks chunks. */
+    /* Span i is in chunk i / STG_TRACE_CHUNK_SPANS of these. Once there are no more free
+     * chunks, span i overwrites the span that is n_chunks chunks older. */
     _Atomic uint32_t n_chunks;
     uint16_t chunks[STG_TRACE_CHUNKS];
 };
@@ -255,9 +256,9 @@ struct stg_trace_page {
     uint64_t begin_ns, until_ns;
     uint32_t pid;                           /* of the daemon */
     uint32_t n_nodes;                       /* names 1 to n_nodes are those */
-    _Alignas(64) _Atomic uint64_t ended_ns; /* 0: it goes on */
-    _Atomic uint64_t n_lost;                /* spans that found no track, or no sense */
-    _Atomic uint32_t n_tracks, n_names;     /* n_names counts 0, too, which is none */
+    _Alignas(64) _Atomic uint64_t ended_ns; /* 0: it is running */
+    _Atomic uint64_t n_lost;                /* spans without a track, and invalid ones */
+    _Atomic uint32_t n_tracks, n_names;     /* n_names includes 0, which means none */
     uint32_t n_chunks;                      /* that are taken */
     uint32_t text_bytes;                    /* that are taken */
     struct stg_trace_name names[STG_TRACE_NAMES];
@@ -302,7 +303,7 @@ struct stg_batch_header {
     uint32_t error_offset;
     uint32_t error_bytes;
     uint32_t reserved0;
-    uint64_t run_id; /* with number, what no other batch has */
+    uint64_t run_id; /* with number, unique for each batch */
     uint64_t reserved1[14];
 };
 static_assert(sizeof(struct stg_batch_header) == 256, "ABI");
