@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a stream: what all of its parts share. One thread at a time.
+ * The internal state of a stream, shared by its parts. One thread at a time.
  *
- * A closed stream lives on as long as one of its batches is in hand: the mappings go with
- * the last one.
+ * A closed stream stays alive while one of its batches is in hand; the last release
+ * unmaps the memory.
  */
 #ifndef STG_CLIENT_STREAM_STREAM_H
 #define STG_CLIENT_STREAM_STREAM_H
@@ -18,7 +18,7 @@
 struct stg_computer;
 struct stg_copier;
 
-/* A staged batch that was taken from the ring: one lease. */
+/* A staged batch taken from the ring: one lease. */
 struct stg_leased {
     const void *base; /* the batch at rest: read nothing before stg_batch_open */
     bool open;        /* it was checked */
@@ -29,13 +29,13 @@ struct stg_leased {
     uint64_t assigned_ns;
     uint32_t lease, lease_generation;
     uint32_t device;               /* as in its descriptor */
-    uint32_t n_in_hand;            /* batches of the trainer that look into it */
+    uint32_t n_in_hand;            /* batches of the trainer that refer to it */
     uint32_t next_slice, n_slices; /* of a stream with batch_size */
     int64_t n_rows;                /* of that */
     struct stg_leased *next_free;
 };
 
-/* Where a slice lies in one tensor. */
+/* The position of a slice in one tensor. */
 struct stg_slice_window {
     int64_t first, n;   /* along the first dimension; n < 0: all of it, in every slice */
     int64_t width;      /* of `own`: elements of one along the first dimension */
@@ -43,7 +43,7 @@ struct stg_slice_window {
     uint32_t part;      /* enum stg_part */
 };
 
-/* What the trainer holds: a staged batch, or a slice of one. */
+/* A batch that the trainer holds: a staged batch, or a slice of one. */
 struct stager_batch {
     struct stager_stream *stream;
     struct stg_leased *leased;
@@ -77,10 +77,10 @@ struct stager_stream {
     struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
     struct stager_batch *free_batches;
     uint32_t max_in_flight;
-    uint32_t held;              /* leases out */
+    uint32_t held;              /* current leases */
     uint32_t batch_size;        /* 0: no slices */
     uint32_t n_slices;          /* of the staged batch that was looked at last; 0: none */
-    struct stg_leased *current; /* slices of it are left to take */
+    struct stg_leased *current; /* staged batch with slices left to take; or NULL */
     uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
     bool copy_on_write; /* the segment is, and a trainer may have written to it */
     bool unwatched;
@@ -93,7 +93,7 @@ struct stager_stream {
     bool armed;            /* `waiting` is set in the control page */
     bool doorbell_pending; /* the last one was not taken: ring at the next look */
     bool late; /* the last stager_next ended by its own timeout, by nothing else */
-    int64_t dry_since_ns; /* since when the ring was found empty; 0: it was not */
+    int64_t dry_since_ns; /* time since which the ring is empty; 0: it is not */
     int64_t ask_why_ns;   /* when stagerd may be asked again why */
     char *why;    /* what it said since then; "": nothing. STG_ERR_TEXT_BYTES, in bump */
     int finished; /* not 0: nothing follows; the code, and final_text says why */
@@ -115,40 +115,41 @@ struct stager_stream {
     struct stg_computer *computer; /* NULL before the first stager_run */
     struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
 
-    uint32_t pins; /* readers of memory that was already given back */
+    uint32_t pins; /* readers of memory that was already returned */
 
     struct stg_err err; /* of the last call */
 };
 
-/* Forgets the last error and refuses in a forked child. Every public call begins with it.
+/* Clears the last error, and fails in a forked child. Every public call begins with it.
  */
 int stg_stream_enter(struct stager_stream *stream);
 
-/* False in a forked child. Half-made streams have no guard yet, and are ours. */
+/* Returns false in a forked child. A partly opened stream has no guard, and is ours. */
 bool stg_stream_is_ours(const struct stager_stream *stream);
 
-/* When a span of this stream begins: 0 while its pipeline is not traced. One load. */
+/* Returns the start time of a span; 0 if the pipeline is not traced. One load. */
 static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
 {
     return stg_ring_is_traced(&stream->ring) ? stg_now_ns() : 0;
 }
 
-/* Leaves a span that ends now for the trace. batch: the batch of the span, or NULL. */
+/* Traces a span that ends now. batch: the batch of the span, or NULL. */
 void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
                          uint64_t began_ns, const struct stager_batch *batch);
 
-/* Everything after the last descriptor gets the same answer: this code and text. */
+/* Ends the stream: every later call returns this code and text. */
 int stg_stream_finish(struct stager_stream *stream, int code, const char *text);
 
 /* Finishes with the terminal status that the daemon left in the ring page. */
 int stg_stream_take_final(struct stager_stream *stream);
 
-/* rc of a request, and when the daemon closed the socket after a terminal status, these
- * instead, with their code. Batches that came before them stay in the ring. */
+/* Returns rc, the result of a request. If the daemon closed the socket after a terminal
+ * status, sets that status instead and returns its code. Earlier batches stay in the
+ * ring. */
 int stg_stream_why(struct stager_stream *stream, int rc);
 
-/* The deadline of `next` has passed. DEADLINE_EXCEEDED in stream->err, with what stagerd
- * says, in 25 ms at most, that the stream waits for. 0: a descriptor came meanwhile. */
+/* Handles a missed deadline of `next`: returns DEADLINE_EXCEEDED, with the reason that
+ * stagerd gives within 25 ms. Returns 0 if a descriptor arrived meanwhile. */
 int stg_stream_say_late(struct stager_stream *stream, int64_t timeout_millis);
 
 #endif
