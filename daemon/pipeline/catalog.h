@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pipelines that are applied, by name, and what runs of each: at most one shared
- * instance, and private runs. Kept in state_dir, one file a pipeline, so that a restart
- * finds them; files of pipeline_dir are read at start and give way to those. Belongs to
- * the loop.
+ * The applied pipelines by name, and their running instances: at most one shared
+ * instance, and private runs, for each. Stored in state_dir, one file for each pipeline,
+ * so that a restart finds them. Files of pipeline_dir are read at start, with lower
+ * precedence. Belongs to the loop.
  */
 #ifndef STG_DAEMON_PIPELINE_CATALOG_H
 #define STG_DAEMON_PIPELINE_CATALOG_H
@@ -30,12 +30,13 @@ struct stg_instance {
     struct stg_definition *definition;
     uint64_t generation;
     bool private_run;
-    _Atomic int abandoned; /* its result is not wanted any more; its maker reads this */
+    _Atomic int
+        abandoned; /* its result is not needed any more; the creating thread reads this */
     enum stg_instance_state state;
     struct stg_stage_config config;
     struct stg_stage_plan plan;
     struct stg_stage *stage;
-    struct stg_stage *at_work; /* CREATING, ENDING: the stage, the worker's alone */
+    struct stg_stage *at_work; /* CREATING, ENDING: the stage; only for the worker */
     bool quiet;      /* its runners have ended, and waiting opens were answered */
     bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
     uint64_t n_gone; /* of the catalog when it was made */
@@ -51,19 +52,18 @@ struct stg_instance {
 struct stg_pipeline {
     struct stg_pipeline *next;
     char name[65];
-    uint64_t id; /* as events call it: random, not 0 */
+    uint64_t id; /* in events: random, not 0 */
     struct stg_definition *definition;
     uint64_t generation;
-    uint64_t
-        run_id; /* of its batches, but of private runs; since the start or the apply */
+    uint64_t run_id; /* of its batches, except private runs; since the start or apply */
     uint64_t next_number,
-        next_pass; /* where the next instance of this generation goes on */
+        next_pass; /* at which the next instance of this generation continues */
     struct stg_pipeline_status past; /* counters of this generation's earlier instances */
     char last_error[512];            /* of them */
     struct stg_gone_list gone;       /* their clients */
     struct stg_measure *measure;     /* of the last of them; or NULL */
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
-    struct stg_workers *workers;     /* of a step py_function; NULL: there is none */
+    struct stg_workers *workers;     /* of a py_function step; NULL: none */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };
 
@@ -84,16 +84,17 @@ int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
 /* Of its pipelines. */
 struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog);
 
-/* Reads state_dir, then pipeline_dir. A file that is wrong is logged and left out. */
+/* Reads state_dir, then pipeline_dir. Logs and skips an invalid file. */
 void stg_catalog_load(struct stg_catalog *catalog);
 
-/* After stop and when idle. NULL is allowed. */
+/* Call it after stop, when idle. NULL is allowed. */
 void stg_catalog_destroy(struct stg_catalog *catalog);
 
 struct stg_pipeline *stg_catalog_find(struct stg_catalog *catalog, const char *name);
 struct stg_pipeline *stg_catalog_first(struct stg_catalog *catalog);
 
-/* May this identity see, open and delete it: its applier, root, group access_group. */
+/* Returns whether this identity may see, open and delete the pipeline: its applier, root,
+ * the group access_group. */
 bool stg_catalog_allowed(const struct stg_catalog *catalog,
                          const struct stg_pipeline *pipeline,
                          const struct stg_identity *identity);
@@ -114,18 +115,18 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
                       struct stg_pipeline **ret, bool *ret_unchanged,
                       struct stg_err *err);
 
-/* Counters of this generation, of earlier instances and the current one; strings live in
- * bump or as long as the pipeline. */
+/* Returns the counters of this generation, of earlier instances and the current one.
+ * Strings live in bump or as long as the pipeline. */
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret);
 
-/* Clients get what is published, then ABORTED. */
+/* Deletes a pipeline. Clients get the published items, then ABORTED. */
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                        struct stg_err *err);
 
-/* The instance to attach to: the shared one (made when there is none), or a new private
- * one. 0 and an instance that may still be CREATING (look again on `changed`), or
- * UNAVAILABLE: runners of the last one have not ended, ask again on `changed`. */
+/* Returns the instance to attach to: the shared one (created if needed), or a new private
+ * one. It may still be CREATING (check again on `changed`). UNAVAILABLE: the runners of
+ * the last instance have not ended; call again on `changed`. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                          bool private_run, uint32_t max_in_flight,
                          struct stg_instance **ret, struct stg_err *err);
@@ -137,21 +138,21 @@ bool stg_catalog_stopping(const struct stg_catalog *catalog);
 /* Returns whether only batches of closed streams keep an instance. */
 bool stg_catalog_has_retained(const struct stg_catalog *catalog);
 
-/* How many instances gave their memory back so far. */
+/* Returns the number of instances that have returned their memory. */
 uint64_t stg_catalog_n_gone(const struct stg_catalog *catalog);
 
-/* A failed instance is not offered again: the next asker makes a new one. */
+/* Discards a failed instance: the next request creates a new one. */
 void stg_catalog_discard(struct stg_instance *instance);
 
-/* A waiting open gave up on a private instance. */
+/* Abandons a private instance after its open gave up waiting. */
 void stg_catalog_abandon(struct stg_instance *instance);
 
-/* Tells, by events, what has changed in a shared instance since the last call: by every
- * sweep, and where more than one change would otherwise be seen as none. */
+/* Sends events for the changes of a shared instance since the last call. Every sweep
+ * calls it, and so does code after which two changes could cancel out. */
 void stg_catalog_note(struct stg_instance *instance);
 
-/* Sweeps all stages, frees finished ones. Milliseconds until it wants to be called again,
- * or -1. */
+/* Sweeps all stages, and frees finished ones. Returns the milliseconds until the next
+ * call is due, or -1. */
 int stg_catalog_sweep(struct stg_catalog *catalog);
 
 /* Returns whether a pipeline, or a shared instance of an earlier one, is of the
@@ -163,7 +164,7 @@ bool stg_catalog_has(const struct stg_catalog *catalog,
 void stg_catalog_trace(const struct stg_catalog *catalog,
                        const struct stg_definition *definition, bool last);
 
-/* Tells every client `text` with that code. Returns at once. */
+/* Ends every client with that code and text. Does not wait. */
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
 
 /* Is another thread making or ending an instance? The catalog must not be destroyed then.

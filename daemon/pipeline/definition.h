@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline as it was applied: text, applier, and everything that follows from
- * the text (spec, element, graph). Immutable; counted, because a stage may outlive the
- * pipeline's next generation. The loop takes and gives references.
+ * An applied pipeline: text, applier, and everything derived from the text (spec,
+ * element, graph). Immutable. Reference counted, because a stage may outlive the
+ * pipeline's next generation. Only the loop takes and drops references.
  */
 #ifndef STG_DAEMON_PIPELINE_DEFINITION_H
 #define STG_DAEMON_PIPELINE_DEFINITION_H
@@ -33,10 +33,10 @@ struct stg_definition {
     struct stg_trace trace;    /* of all that runs of it but private runs */
 };
 
-/* Reads and checks everything that can be checked without opening the data; vocabularies
- * are read too, on behalf of the applier. INVALID_ARGUMENT with file, line and column.
- * The caller owns one reference. containers: where `container` is found; NULL: nothing is
- * shared. */
+/* Parses a text and checks everything that can be checked without opening the data. Also
+ * reads vocabularies, on behalf of the applier. INVALID_ARGUMENT with file, line and
+ * column. The caller owns one reference. containers: used for `container`; NULL: nothing
+ * is shared. */
 int stg_definition_create(const char *text, size_t text_bytes, const char *file,
                           const struct stg_identity *applier,
                           struct stg_containers *containers, struct stg_definition **ret,
@@ -44,25 +44,29 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
 struct stg_definition *stg_definition_ref(struct stg_definition *definition);
 void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed */
 
-/* Rows of a staged batch that is whole: what the last `batch` or `rebatch` makes, that no
- * `unbatch` takes apart; 1 without one, 0 when it makes batches of several sizes. */
+/* Returns the rows of a full staged batch: the size of the last `batch` or `rebatch`
+ * without a later `unbatch`; 1 if there is none, 0 if it makes batches of several sizes.
+ */
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
 
-/* What its memory follows from, for so many clients. Borrows the definition. */
+/* Returns the inputs of the memory plan for num_clients clients. Borrows the definition.
+ */
 struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,
                                            uint32_t num_clients, uint32_t max_in_flight,
                                            uint64_t default_bytes);
 
-/* What batches may carry beside the boundary: nothing without smart_stage. */
+/* Returns the tensors that batches may carry in addition to the boundary; none without
+ * smart_stage. */
 struct stg_schema stg_definition_slots(const struct stg_definition *definition);
 
-/* What it asks of stagerd.yaml: a thread pool that is there. INVALID_ARGUMENT. */
+/* Checks that the thread pool of the definition exists in stagerd.yaml. INVALID_ARGUMENT.
+ */
 int stg_definition_check_settings(const struct stg_definition *definition,
                                   const struct stg_settings *settings,
                                   struct stg_err *err);
 
-/* What a careful reader would say about it: up to n lines, each in bump. Returns how
- * many. */
+/* Writes up to n lines of advice about the pipeline, each in bump. Returns their number.
+ */
 size_t stg_definition_advice(const struct stg_definition *definition,
                              struct stg_bump *bump, const char **ret, size_t n);
 
