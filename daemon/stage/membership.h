@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clients of a stage, and what their state means: pure functions of the parts that
- * they name. Guarded by the stage's lock.
+ * The clients of a stage and their states: pure functions of their arguments. Guarded by
+ * the stage's lock.
  */
 #ifndef STG_DAEMON_STAGE_MEMBERSHIP_H
 #define STG_DAEMON_STAGE_MEMBERSHIP_H
@@ -14,8 +14,7 @@
 
 #define STG_NO_EXTENT UINT32_MAX
 
-/* One descriptor that is out at a client and not yet released, in the order of
- * assignment. */
+/* One descriptor that is assigned to a client and not yet released. */
 struct stg_assigned {
     struct stg_lease lease;
     uint32_t extent;
@@ -27,8 +26,8 @@ struct stg_assigned {
 
 enum stg_client_state {
     STG_CLIENT_ATTACHED,
-    STG_CLIENT_JOINING, /* its open is not finished: it has pages and a place, and takes
-                           no part */
+    STG_CLIENT_JOINING, /* its open is not complete: it has pages and a place, but
+                           takes no part yet */
     STG_CLIENT_AWAY, /* it left, and may come back under its name until away_until_ns */
     STG_CLIENT_DETACHED, /* it is gone; its process may hold memory */
 };
@@ -40,7 +39,7 @@ struct stg_client {
         forgotten; /* the session does not know it any more: may be freed when DETACHED */
     bool has_lease;        /* lease_client is valid, and the pages are mapped */
     bool has_left;         /* it closed its stream; else it died */
-    bool adopted;          /* its place and its counts went to the one that came back */
+    bool adopted;          /* its successor has its place and its counters */
     uint32_t lease_client; /* id in the lease core */
     struct stg_segment ring_segment, control_segment;
     struct stg_ring_writer ring;
@@ -49,7 +48,7 @@ struct stg_client {
     uint32_t n_assigned;
     uint32_t max_in_flight;
     bool manual_ack;
-    bool named; /* client_id was chosen by the user */
+    bool named; /* the user chose client_id */
     char client_id[128];
     char program[64];
     pid_t pid;
@@ -57,7 +56,7 @@ struct stg_client {
     struct stg_endpoint *endpoint;
     uint32_t batch_size;
     struct stg_partition_needs *needs; /* NULL without partitions */
-    uint64_t joined;                   /* how many clients there had been when it came */
+    uint64_t joined;                   /* number of clients before it */
 
     uint32_t rank;         /* round_robin */
     uint64_t cursor;       /* broadcast: ordinal of the next item it gets */
@@ -65,14 +64,14 @@ struct stg_client {
     uint64_t ends;         /* passes whose end it got, counted from base_pass */
     uint64_t end_position; /* of the last end in its ring */
     uint64_t asked;        /* its hint, last seen; at most ring.head + 1 */
-    bool is_asking;        /* the last one that it asked for it has not taken */
-    uint32_t pending[STG_MAX_IN_FLIGHT]; /* not acknowledged before it came back: given
+    bool is_asking;        /* it has not taken the last item that it asked for */
+    uint32_t pending[STG_MAX_IN_FLIGHT]; /* unacknowledged before it came back; assigned
                                             first */
     uint32_t n_pending;
     uint64_t away_until_ns;
-    bool doorbell_wanted; /* asked to ring, has not rung since */
-    bool pushed; /* something new lies in its ring: ring its doorbell if it sleeps */
-    bool rings, disconnects; /* effects that are not performed yet */
+    bool doorbell_wanted;    /* it was asked for a doorbell and has not sent it */
+    bool pushed;             /* its ring has new items: send a doorbell if it sleeps */
+    bool rings, disconnects; /* pending effects */
     uint64_t last_given_ns;
     uint64_t skipped_seen; /* broadcast: n_skipped up to which its gaps are counted */
 
@@ -83,11 +82,11 @@ struct stg_client {
     struct stg_tune_consumer seen; /* by the tuners */
     uint64_t trace_session;        /* that it is asked for spans of; 0: it is not asked */
     uint32_t trace_track;          /* where they go */
-    char last_error[256];          /* the last error item; once it left: why */
+    char last_error[256];          /* the last error item; once it left: the reason */
 };
 
 enum stg_pass_state {
-    STG_PASS_NONE,      /* no pass yet, or the last one's end was given to all */
+    STG_PASS_NONE,      /* no pass yet, or all clients have the end of the last one */
     STG_PASS_RUNNING,   /* runners pull */
     STG_PASS_EXHAUSTED, /* the dataset ended or failed; items may be left */
 };
@@ -109,65 +108,67 @@ struct stg_pass {
 struct stg_membership {
     struct stg_client *clients;
     uint32_t n_attached, n_away, n_joining;
-    uint64_t n_changes;   /* times that one came or went, ever */
-    uint64_t n_joined;    /* clients, ever */
+    uint64_t n_changes;   /* arrivals and departures in total */
+    uint64_t n_joined;    /* clients in total */
     uint64_t attached_ns; /* of clients that left, less when those came that did not */
     uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
-    bool begun;           /* all num_clients were there once, and some still are */
-    struct stg_client *alone; /* everything waits for it alone, since alone_ns; or NULL */
+    bool begun;           /* all num_clients were attached once, and some still are */
+    struct stg_client *alone; /* all others wait for it, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;
 };
 
-/* Does the client take part in the run: attached, or away? */
+/* Returns whether the client takes part in the run: it is attached or away. */
 bool stg_client_takes_part(const struct stg_client *client);
 
-/* The client that is joining under the name of this one, which is away; or NULL. */
+/* Returns the joining client with the name of this one, which is away; or NULL. */
 const struct stg_client *stg_client_successor(const struct stg_membership *members,
                                               const struct stg_client *away);
 
-/* Is no client attached, away or joining? */
+/* Returns whether no client is attached, away or joining. */
 bool stg_members_are_none(const struct stg_membership *members);
 
-/* Is every item of the pass published, and none to come? */
+/* Returns whether all items of the pass are published, and no more follow. */
 bool stg_pass_is_exhausted(const struct stg_pass *pass);
 
-/* The pass that the client is in: the running one, or the next to begin. */
+/* Returns the current pass of the client: the running one, or the next to begin. */
 uint64_t stg_client_pass(const struct stg_client *client);
 
-/* Did the client ask for the pass that it is in? It can ask for one pass more than it has
- * the ends of, so that a client that reads no ends does not start pass after pass. */
+/* Returns whether the client asked for its current pass. It can ask for one pass more
+ * than it has received ends, so that a client that ignores the ends does not start pass
+ * after pass. */
 bool stg_client_wants_pass(const struct stg_client *client);
 
-/* Is the client attached, and asks for the pass that is next or runs? */
+/* Returns whether the client is attached and asks for the running or the next pass. */
 bool stg_client_asks(const struct stg_pass *pass, const struct stg_client *client);
 
-/* Is the client attached and in the running pass? Only then it is given new items. */
+/* Returns whether the client is attached and in the running pass. Only then it gets new
+ * items. */
 bool stg_client_in_pass(const struct stg_pass *pass, const struct stg_client *client);
 
-/* Free credits of an attached client, 0 of another. */
+/* Returns the free credits of an attached client; 0 for any other. */
 uint32_t stg_client_credits(const struct stg_buffer *buffer,
                             const struct stg_client *client);
 
-/* The oldest item that the client was given and did not acknowledge, or NULL. */
+/* Returns the oldest unacknowledged item of the client, or NULL. */
 const struct stg_assigned *stg_client_unacknowledged(const struct stg_client *client);
 
-/* Is the item good for the client? partitions NULL: every item is. */
+/* Returns whether the item fits the client. partitions NULL: every item does. */
 bool stg_client_may_have(const struct stg_partitions *partitions,
                          const struct stg_client *client, const struct stg_item *item);
 
-/* How long the client has slept for want of an item that it was not given yet. */
+/* Returns how long the client has slept without an assigned item. */
 uint64_t stg_client_waits_ns(const struct stg_client *client, uint64_t now_ns);
 
-/* How long clients slept for want of items, ever. Counts what was not counted yet. */
+/* Returns how long clients have slept without items, in total. Updates the count. */
 uint64_t stg_clients_waited_ns(struct stg_membership *members, uint64_t now_ns);
 
-/* Items that the client took out of its rings. */
+/* Returns the number of items that the client took from its rings. */
 uint64_t stg_client_taken(const struct stg_client *client);
 
 /* ---- reports ---- */
 
-/* A copy that lives in bump; "?" without memory. */
+/* Copies a text to bump; "?" if memory runs out. */
 const char *stg_text_keep(struct stg_bump *bump, const char *text);
 
 /* Appends the clients: attached, away, detached, gone. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The partition of a stage: what crosses the boundary in the next batch. It follows from
- * what the clients that are there need together, and from which nodes were chosen to run
- * before the boundary. It changes between batches; an item keeps the partition that it
- * was pulled with, and says its number.
+ * The partition of a stage: the tensors that cross the boundary in the next batch. It
+ * depends on the combined needs of the clients, and on the nodes chosen to run before the
+ * boundary. It changes only between batches. An item keeps the partition that it was
+ * pulled with, and has its number.
  *
  * No partition (NULL, number 0) is the boundary as the pipeline writes it: all features
  * and nothing else. It suffices for every client that can compute all of its fetches. An
@@ -31,7 +31,7 @@
 struct stg_stage;
 struct stg_client;
 
-/* Counted: of the stage, of items, of runners. Any thread. */
+/* Reference counted: by the stage, items and runners. Any thread. */
 struct stg_stage_partition {
     _Atomic unsigned refs;
     uint64_t number; /* from 1 */
@@ -61,41 +61,40 @@ static inline void stg_stage_partition_unref(struct stg_stage_partition *partiti
     free(partition);
 }
 
-/* What an open request needs of its batches. NOT_FOUND names the nearest;
- * FAILED_PRECONDITION: it lacks what may not run ahead. */
+/* Reads what an open request needs of its batches. NOT_FOUND names the nearest;
+ * FAILED_PRECONDITION: the client lacks a node that may not run before the boundary. */
 int stg_needs_read(const struct stg_request *request,
                    const struct stg_partitions *partitions,
                    struct stg_partition_needs **ret, struct stg_err *err);
 
 /* ---- for the observers: any thread, takes the lock ---- */
 
-/* smart_stage: auto. From the next item pulled on these nodes run before the boundary
- * (one bool each of stg_partitions_n_nodes); NULL: none. Later, when clients come and go,
- * those of them that still may. INVALID_ARGUMENT: not a legal set (stg_partitions_check),
- * or FAILED_PRECONDITION: not `auto`. */
+/* For smart_stage: auto. Sets the nodes that run before the boundary from the next pulled
+ * item on (one bool for each of stg_partitions_n_nodes); NULL: none. When clients come
+ * and go, those nodes still move that may. INVALID_ARGUMENT: not a legal set
+ * (stg_partitions_check); FAILED_PRECONDITION: not `auto`. */
 int stg_stage_set_partition(struct stg_stage *stage, const bool *moved,
                             struct stg_err *err);
 
-/* Makes what stg_stage_choose_partition needs, where the pipeline says smart_stage: auto.
- */
+/* Prepares stg_stage_choose_partition, if the pipeline has smart_stage: auto. */
 int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err);
 void stg_stage_finish_choice(struct stg_stage *stage);
 
-/* ---- inside of a stage: the lock is held ---- */
+/* ---- inside a stage: the lock is held ---- */
 
-/* May it be there with those that are, but for the one whose place it takes (NULL: it
- * takes none)? FAILED_PRECONDITION names a client that fetches what this one lacks, or
- * the other way round; RESOURCE_EXHAUSTED: batches with what they all lack are larger
- * than max_batch_bytes. */
+/* Checks that a client with these needs can join the other clients, without the one that
+ * it replaces (NULL: none). FAILED_PRECONDITION: one client fetches a node that another
+ * lacks; the text has the client. RESOURCE_EXHAUSTED: batches with the nodes that any of
+ * them lacks exceed max_batch_bytes. */
 int stg_needs_check(const struct stg_stage *stage,
                     const struct stg_partition_needs *needs,
                     const struct stg_client *back, struct stg_err *err);
 
-/* Clients came or went: what crosses from the next item on. */
+/* Recomputes the partition for the next item, after clients came or went. */
 void stg_stage_recut(struct stg_stage *stage);
 
-/* The number and the moved nodes of the next item's partition; strings are the graph's.
- */
+/* Returns the number and the moved nodes of the next item's partition. The graph owns the
+ * strings. */
 void stg_stage_show_partition(const struct stg_stage *stage, struct stg_bump *bump,
                               struct stg_pipeline_status *ret);
 
