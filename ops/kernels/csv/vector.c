@@ -228,7 +228,7 @@ INLINE doubles_v powers_of(words_v exponents)
 INLINE doubles_v powers_of(words_v exponents)
 {
     static const double powers[8] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
-    doubles_v ret;
+    doubles_v ret = {0}; /* gcc 12 at -O1 does not see that all are set */
     for (int i = 0; i < LANES; i++)
         ret[i] = powers[exponents[i] & 7];
     return ret;
