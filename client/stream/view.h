@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What of a staged batch this consumer sees, where it lies, and a look into it.
+ * The tensors of a staged batch that this consumer sees: which they are, where they are
+ * in the batch, and access to them.
  */
 #ifndef STG_CLIENT_STREAM_VIEW_H
 #define STG_CLIENT_STREAM_VIEW_H
@@ -9,35 +10,39 @@
 
 #define STG_NO_PLACE UINT32_MAX
 
-/* What options say is seen of batches, once boundary, slots and max_in_flight are known.
- * RESOURCE_EXHAUSTED. */
+/* Selects the tensors that `options` make visible, once boundary, slots and max_in_flight
+ * are known. RESOURCE_EXHAUSTED: out of memory. */
 int stg_fields_init(struct stager_stream *stream, const struct stager_options *options,
                     struct stg_err *err);
 
-/* Which tensor of the staged batch each of boundary and slots is, or STG_NO_PLACE. NULL:
- * those of the boundary lie there under their names, nothing else. */
+/* Returns, for each tensor of the boundary and then of slots, its index in the staged
+ * batch, or STG_NO_PLACE. Returns NULL if the batch holds exactly the tensors of the
+ * boundary, in their order. */
 const uint32_t *stg_leased_places(const struct stager_stream *stream,
                                   const struct stg_leased *leased);
 
-/* How many tensors of an open batch are seen; which of the staged batch number i of them
- * is; the number of that name, or -1. */
+/* Returns the number of visible tensors of an open batch. */
 uint32_t stg_batch_n_shown(const struct stager_batch *batch);
+/* Returns the index in the staged batch of visible tensor i. */
 uint32_t stg_batch_shown(const struct stager_batch *batch, uint32_t i);
+/* Returns the number of the visible tensor `name`, or -1. */
 int stg_batch_find_shown(const struct stager_batch *batch, const char *name);
 
-/* Is it a feature that was not asked for? */
+/* Returns whether `name` is a feature that the stream's `fields` leave out. */
 bool stg_stream_is_left_out(const struct stager_stream *stream, const char *name);
 
-/* Checks a batch at rest before the first look at it. Not when it is taken: its head is
- * cold then, and the hand-off need not wait for memory. DATA_LOSS in err. */
+/* Checks a batch at the first access to it. The stream does not check it when it takes
+ * the batch: the header is not in the cache then, and the hand-off must not wait for
+ * memory. DATA_LOSS: the batch is damaged. */
 int stg_leased_open(struct stager_stream *stream, struct stg_leased *leased,
                     struct stg_err *err);
 
-/* Tensor i of the staged batch (open), a slice's part of it. */
+/* Returns tensor i of the staged batch, which is open; in a slice, its part of that
+ * tensor. */
 void stg_batch_view(const struct stager_batch *batch, uint32_t i, struct stg_tensor *ret,
                     const char **ret_name);
 
-/* A tensor in hand as the trainer sees it. */
+/* Fills *ret with the trainer's view of a tensor. */
 void stg_tensor_show(const char *name, const struct stg_tensor *tensor,
                      struct stager_tensor *ret);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements of different sizes as one batch: each component is made as large as the
- * largest, or as large as was said, and filled up with one value. For padded_batch and
- * bucket_by_sequence_length. Immutable once made; any thread.
+ * Batches elements of different sizes. Pads each component with one value, to the size of
+ * the largest or to a given size. For padded_batch and bucket_by_sequence_length. A
+ * padding is immutable once created; any thread.
  */
 #ifndef STG_DAEMON_PADDING_H
 #define STG_DAEMON_PADDING_H
@@ -12,26 +12,30 @@
 
 struct stg_padding;
 
-/* Of the step's attributes padded_shapes and padding_values, for elements of schema `in`,
- * which must live as long; in bump. INVALID_ARGUMENT names step and component: a shape of
- * another rank, or smaller than what is known; a value that is not of the component's
- * dtype; a name that is no component's. */
+/* Creates a padding in bump from the step's attributes padded_shapes and padding_values,
+ * for elements of schema `in`. `in` must live as long as the padding. INVALID_ARGUMENT: a
+ * shape differs in rank or is smaller than a known dimension, a value does not have the
+ * component's dtype, or a name is not that of a component. The text names step and
+ * component. */
 int stg_padding_create(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_bump *bump, const struct stg_padding **ret,
                        struct stg_err *err);
 
-/* What a batch is: padded shapes behind a dimension of `size`. In bump. */
+/* Returns the schema of a batch, in bump: a first dimension of `size`, then the padded
+ * shapes. */
 int stg_padding_schema(const struct stg_padding *padding, int64_t size,
                        struct stg_bump *bump, struct stg_schema *ret,
                        struct stg_err *err);
 
-/* May the records of this block be padded? Dimensions that are -1 are at most `unknown`,
- * unless that is -1. Else INVALID_ARGUMENT says which component is too large. */
+/* Checks that no record of the block is larger than its padded shape. Where the padded
+ * shape is -1, `unknown` is the limit; -1: no limit. INVALID_ARGUMENT: the text names the
+ * component that is too large. */
 int stg_padding_check(const struct stg_padding *padding, const struct stg_block *block,
                       int64_t unknown, struct stg_err *err);
 
-/* The records of n blocks (n at least 1), which were checked, as one record: a batch.
- * Dimensions that are -1 become `unknown`, or, when that is -1, those of the largest. */
+/* Combines the records of n blocks (n at least 1) into one record, the batch. The blocks
+ * have passed stg_padding_check. A dimension of -1 becomes `unknown` or, if that is -1,
+ * the size of the largest record. */
 int stg_padding_batch(const struct stg_padding *padding, struct stg_quota *quota,
                       struct stg_block *const *blocks, size_t n, int64_t unknown,
                       struct stg_block **ret, struct stg_err *err);
