@@ -70,24 +70,25 @@ struct stg_feature {
     uint32_t part; /* enum stg_part of core/layout.h */
 };
 
-/* One transformation of a dataset; attrs hold every field of its message in
- * proto/pipeline.proto, with the schema's defaults filled in (has-bit: is_default). A
- * field without a default that was not written is absent. A field of type Values is an
- * attribute of its own name, or one "FIELD/NAME" for each name written. */
+/* One transformation of a dataset. attrs hold the fields of its message in
+ * proto/pipeline.proto, with the schema's defaults filled in (is_default marks those). A
+ * field that the text does not set, and that has no default, is absent. A field of type
+ * Values is one attribute FIELD, or one attribute "FIELD/NAME" per name in the text. */
 struct stg_step {
     const char *name; /* "text_line", "shuffle" … */
     const struct stg_attr *attrs;
     size_t n_attrs;
-    const struct stg_node *nodes; /* the graph of the step, for work on each element */
+    const struct stg_node *nodes; /* the graph that the step runs on each element */
     size_t n_nodes;
     const struct stg_feature *outputs; /* outputs of that graph */
     size_t n_outputs;
     const struct stg_step *reader; /* of interleave: the steps for each file */
-    bool is_full; /* what is inferred is of its largest batch; never of a file's */
+    bool
+        is_full; /* infer yields the size of its largest batch; a loaded spec has false */
     int line, column;
 };
 
-/* Named steps, which a step with several inputs refers to by `from`. */
+/* Named steps. The `from` of a step with several inputs refers to them. */
 struct stg_branch {
     const char *name;
     const struct stg_step *steps;
@@ -122,21 +123,22 @@ struct stg_feed {
     int line, column;
 };
 
-/* A set of status codes: bit c is code c, 0 is not in it. */
+/* The bit of a status code in a set of codes. Code 0 is never in a set. */
 #define STG_CODE_BIT(code) (UINT32_C(1) << (code))
 
 /* Parameters and names of tf.staged (docs/pipeline.md). */
 struct stg_staged {
     const struct stg_feature *features;
     size_t n_features;
-    const char *structure; /* JSON skeleton of `features` whose leaves are paths; "" when
-                              absent, until stg_composite_staged */
+    const char *structure; /* JSON skeleton of `features` whose leaves are paths; if
+                              absent, "" until stg_composite_staged sets it */
     uint32_t capacity;     /* 0: auto, found by measurement */
     uint32_t num_threads;  /* 0: auto */
     uint32_t num_clients;
     uint64_t timeout_millis;
     enum stg_delivery delivery;
-    uint64_t max_batch_bytes; /* 0: inferred, or the share over the number of extents */
+    uint64_t max_batch_bytes; /* 0: inferred, or the share divided by the number of
+                                 extents */
     uint64_t memory_budget;   /* this pipeline's share in bytes; 0: what it needs, or the
                                  daemon's default */
     uint64_t lease_timeout_millis;
@@ -144,7 +146,7 @@ struct stg_staged {
     bool redeliver;
     enum stg_on_timeout on_timeout;
     uint32_t closed_codes, ignored_codes; /* exception types: STG_CODE_BIT */
-    uint64_t max_ignored;                 /* in a pass; then the next one is an error */
+    uint64_t max_ignored;                 /* in a pass; the one after that is an error */
     bool deterministic;                   /* publish in source order */
     const struct stg_feed *feeds;
     size_t n_feeds;
@@ -155,7 +157,7 @@ struct stg_staged {
     uint64_t reconnect_grace_millis;     /* 0: a client that left cannot return */
     bool keep_warm;
     const struct stg_attr
-        *transfers; /* by feature: the dtype of the transfer, half as wide */
+        *transfers; /* per feature: the dtype for its transfer, half as wide */
     size_t n_transfers;
 };
 
@@ -171,16 +173,16 @@ struct stg_pipeline_spec {
     const char *const *targets;
     size_t n_targets;
     enum stg_smart_stage smart_stage;
-    bool smart_stage_is_default; /* it was not written */
+    bool smart_stage_is_default; /* the text does not set smart_stage */
     bool smart_stage_gpu;  /* boundary tensors are for a device; smart_stage is ON */
     const char *container; /* NULL: none */
     struct {
         const char *device;    /* its clients share a copy there; NULL: no copy */
-        uint64_t memory_bytes; /* of it; 0: as much as the pipeline's batches */
+        uint64_t memory_bytes; /* of the copy; 0: as much as the pipeline's batches */
     } gpu;
     bool is_step;         /* the graph of a step; staged.features are its outputs */
-    uint64_t fingerprint; /* of everything but the name; equal text in another order of
-                             keys: equal */
+    uint64_t fingerprint; /* of everything but the name; does not depend on the order of
+                             keys in the text */
     struct stg_bump bump; /* owns all of the above */
 };
 
@@ -227,14 +229,14 @@ struct stg_remote_store_spec {
     size_t n_users, n_groups;
 };
 
-/* How data on other machines is read. */
+/* How stagerd reads data on other machines. */
 struct stg_remote_settings {
-    uint64_t read_ahead_bytes; /* that all files together may hold ahead of their readers
+    uint64_t read_ahead_bytes; /* the most that all files may hold ahead of their readers
                                 */
     uint64_t range_bytes;      /* size of one request */
     uint32_t ranges_per_file;  /* requests in progress at once */
     uint32_t connect_timeout_millis;
-    uint32_t stall_timeout_millis; /* without a byte */
+    uint32_t stall_timeout_millis; /* how long no byte may arrive */
     uint32_t retries;              /* consecutive failures */
     const char *cache_dir; /* directory of the cache of fetched ranges; "": no cache */
     uint64_t cache_bytes;  /* at most */
@@ -255,13 +257,15 @@ struct stg_settings {
     const char *state_dir;
     const char *pipeline_dir;
     const char *log_level;
-    const char *access_group; /* may open every pipeline and administrate; "stager" */
-    uint64_t memory_budget;   /* bytes of batches over all pipelines; 0: a quarter of what
-                                 is there */
+    const char *access_group; /* its members may open and administer every pipeline;
+                                 default "stager" */
+    uint64_t memory_budget;   /* bytes of batches over all pipelines; 0: a quarter of the
+                                 available memory */
     uint64_t
         default_pipeline_memory; /* share of a pipeline whose batch size is not known */
-    uint64_t max_quarantined_memory; /* of batches of closed streams, for the processes of
-                                        a user; 0: a quarter of memory_budget */
+    uint64_t max_quarantined_memory; /* bytes that the processes of one user may keep in
+                                        batches of closed streams; 0: a quarter of
+                                        memory_budget */
     uint32_t max_clients;            /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * message <-> struct for attach.sock. load.c and wire.c alone see generated code.
- * Decoding treats its input as hostile: at most STG_MESSAGE_MAX_BYTES, a counting
- * allocator, unknown fields bounded, strings without NUL, enums and counts checked. Any
- * thread.
+ * Converts messages of attach.sock to structs and back. Only proto/ sees generated code.
+ * The decoder treats its input as hostile. It accepts at most STG_MESSAGE_MAX_BYTES,
+ * counts what it allocates, and bounds unknown fields. It rejects NUL in strings, and
+ * checks enums and counts. Any thread.
  */
 #ifndef STG_PROTO_WIRE_H
 #define STG_PROTO_WIRE_H
@@ -12,9 +12,9 @@
 #include "core/spec.h"
 
 #define STG_MESSAGE_MAX_BYTES 65536u
-/* A pipeline file is at most this long: it has to fit a message. */
+/* The maximum length of a pipeline file, which must fit in one message. */
 #define STG_TEXT_MAX_BYTES 61440u
-/* 2: an open takes effect by a join. */
+/* Since version 2, an open takes effect only with the join after it. */
 #define STG_PROTOCOL_MIN 2u
 #define STG_PROTOCOL_MAX 2u
 
@@ -30,19 +30,19 @@ enum stg_request_kind {
     STG_REQUEST_FEED,
     STG_REQUEST_NEW_TOKEN,
     STG_REQUEST_EXPLAIN,
-    STG_REQUEST_TRACE, /* one less than the number of its field, as all are */
+    STG_REQUEST_TRACE, /* like every kind, the number of its field minus 1 */
     STG_REQUEST_WORK = 12,
     STG_REQUEST_REPORT = 13,
     STG_REQUEST_JOIN = 14,
     STG_REQUEST_WHY = 18,
 };
 
-/* What a trainer measured since it last said so. Nothing in it is checked but its form.
- */
+/* What a trainer measured since its last report. The decoder checks only the form of a
+ * report, not its numbers. */
 struct stg_report_node {
-    uint32_t node; /* place among the nodes of the pipeline */
+    uint32_t node; /* index among the nodes of the pipeline */
     uint64_t n, ns;
-    const uint64_t *bytes; /* of each output, in the mean */
+    const uint64_t *bytes; /* of each output, on average */
     size_t n_bytes;
     bool on_device;
 };
@@ -53,21 +53,21 @@ struct stg_report {
     size_t n_nodes;
 };
 
-/* One request. Strings point into the bump given to decode (or are the encoder's
- * caller's). */
+/* One request. In a decoded request, strings point into the bump passed to the decoder.
+ * The caller of the encoder owns the strings that it passes. */
 struct stg_request {
     uint64_t id;
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
     const char *name; /* status, explain, open, delete, trace, work; apply: overrides the
-                         text's */
+                         name in the text */
     const char *text; /* check, apply */
     size_t text_bytes;
     const char *file;
     bool replace;
-    const char *script; /* which applies it, NULL: none; and which run of it */
-    uint64_t script_run;
+    const char *script;    /* apply: the script that applies it; NULL: none */
+    uint64_t script_run;   /* which run of the script */
     const char *client_id; /* open */
     uint32_t max_in_flight;
     bool private_run;
@@ -75,20 +75,21 @@ struct stg_request {
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
     bool wants_device;   /* open: the memory of the pipeline on a GPU, if it has any */
-    bool has_fields;     /* open; else all features */
+    bool has_fields;     /* open; false: all features */
     const char *const *fields;
     size_t n_fields;
-    bool has_fetches; /* open; else the pipeline's targets */
+    bool has_fetches; /* open; false: the pipeline's targets */
     const char *const *fetches;
     size_t n_fetches;
-    bool has_unsupported; /* open: of a client that can be asked what its build cannot
-                             compute */
-    uint64_t unsupported_generation; /* of the pipeline that it looked at; 0: it was not
-                                        asked */
-    const char *const *unsupported;  /* nodes of it */
+    bool has_unsupported; /* open: the daemon can ask this client which nodes its build
+                             cannot compute */
+    uint64_t unsupported_generation; /* of the pipeline that the client examined; 0: the
+                                        daemon has not asked yet */
+    const char *const *unsupported;  /* nodes that the client's build cannot compute */
     size_t n_unsupported;
-    uint32_t millis; /* trace: for how long */
-    uint32_t most;   /* work: not if there are so many; 0: anyway */
+    uint32_t millis; /* trace: duration */
+    uint32_t most;   /* work: the daemon refuses if it has this many workers; 0: no limit
+                        in the request */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
     int64_t shape[STG_LAYOUT_MAX_DIMS];
     const void *data;
@@ -96,7 +97,7 @@ struct stg_request {
     const int64_t *offsets; /* feed, strings: n_offsets == elements + 1; else NULL */
     size_t n_offsets;
     struct stg_report report;
-    const void *token; /* through the gate; points into the message */
+    const void *token; /* of a request through the gate; points into the message */
     size_t token_bytes;
     const void *request_id;
     size_t request_id_bytes;
@@ -111,11 +112,11 @@ struct stg_request {
 struct stg_list_entry {
     const char *name, *state, *file;
     uint64_t generation;
-    uint64_t pipeline; /* as events call it */
+    uint64_t pipeline; /* its number in events */
     uint32_t n_clients, uid;
 };
 
-/* Memory that a process keeps by batches of streams that it closed. */
+/* Memory that a process keeps because it holds batches of streams that it closed. */
 struct stg_quarantined {
     const char *program, *pipeline;
     uint32_t pid, uid, n_batches;
@@ -150,38 +151,38 @@ struct stg_pipeline_status {
     uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
     uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
     uint64_t dropped_rows;     /* in the batches that `dropped` counts */
-    uint64_t ignored_elements; /* by the steps ignore_errors: they never became items */
+    uint64_t ignored_elements; /* dropped by ignore_errors steps; never became items */
     const char *on_timeout;
     const char *thread_pool; /* that it runs on; "": its own threads */
-    const char *container;   /* what those that name it hold together */
+    const char *container;   /* the counts below are for all pipelines that name it */
     uint32_t container_tables, container_caches;
     uint64_t container_bytes;
-    const char *py_function; /* "module:name"; "": there is none */
+    const char *py_function; /* "module:name"; "": none */
     uint32_t workers;
     uint64_t worker_calls, workers_lost;
-    const char *gpu;     /* the device on which clients share a copy; "": there is none */
-    const char *gpu_why; /* why they cannot now; "": they do */
+    const char *gpu;     /* the device on which clients share a copy; "": none */
+    const char *gpu_why; /* the reason that they cannot share it now; "": they do */
     uint64_t gpu_copies;
-    uint64_t pipeline; /* as events call it */
-    uint64_t run_id;   /* of the batches that come now */
+    uint64_t pipeline; /* its number in events */
+    uint64_t run_id;   /* of the current batches */
     bool capacity_auto, num_threads_auto;
-    uint32_t max_capacity, max_num_threads; /* that auto may come to */
+    uint32_t max_capacity, max_num_threads; /* upper limits for auto */
     const struct stg_tuned *tuned;          /* oldest first */
     size_t n_tuned;
     struct stg_client_status *clients;
     size_t n_clients;
-    uint32_t n_clients_left_out;         /* that did not fit the message */
-    struct stg_quarantined *quarantined; /* of this pipeline, of all generations */
+    uint32_t n_clients_left_out;         /* clients that did not fit in the message */
+    struct stg_quarantined *quarantined; /* of all generations of this pipeline */
     size_t n_quarantined;
     struct stg_schema boundary;
-    uint64_t partition;       /* of the next batch; 0: the boundary as it is written */
-    const char *const *moved; /* nodes that it has run before the boundary */
+    uint64_t partition;       /* of the next batch; 0: the boundary as written */
+    const char *const *moved; /* nodes behind the boundary that stagerd runs ahead */
     size_t n_moved;
-    uint64_t own_partitions; /* batches made by the boundary as it is written, because
+    uint64_t own_partitions; /* batches made with the boundary as written, because
                           another partition failed */
 };
 
-/* What a pipeline is made of and what that takes: see control.proto. */
+/* The parts of a pipeline, and the cost of each: see control.proto. */
 struct stg_explain_input {
     uint32_t from, output;
     uint64_t bytes;
@@ -200,7 +201,7 @@ struct stg_explain_node {
 
 struct stg_explain_tensor {
     const char *name;
-    bool is_constant; /* `from` says nothing */
+    bool is_constant; /* true: `from` has no meaning */
     uint32_t from;
     uint64_t bytes;
 };
@@ -227,12 +228,12 @@ struct stg_explain {
     uint64_t n_daemon_runs, daemon_run_ns, n_trainer_runs, trainer_run_ns;
 };
 
-/* One reply: code and text, and the part that belongs to the request. */
+/* One reply: code and text, and the part for the kind of request. */
 struct stg_reply {
     uint64_t id;
     int code; /* 0 or a negative status code; no part is sent with an error */
     const char *text;
-    enum stg_request_kind kind; /* of the request; says which part is filled; NONE: an
+    enum stg_request_kind kind; /* of the request; determines which part is set; NONE: an
                                    error */
 
     uint32_t version; /* hello */
@@ -250,7 +251,7 @@ struct stg_reply {
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;
-    uint32_t n_left_out;                 /* that did not fit the message */
+    uint32_t n_left_out;                 /* entries that did not fit in the message */
     struct stg_quarantined *quarantined; /* list: of all pipelines */
     size_t n_quarantined;
 
@@ -260,17 +261,17 @@ struct stg_reply {
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;
     const char *client_id, *structure;
-    struct stg_schema slots; /* what batches may carry beside the boundary */
-    uint64_t batch_rows;     /* of a staged batch that is whole; 0: not known */
+    struct stg_schema slots; /* tensors that batches may carry besides the boundary */
+    uint64_t batch_rows;     /* of a full staged batch; 0: not known */
     bool unwatched;          /* the daemon has no pidfd of this process */
     bool wants_reports;
-    bool
-        asks; /* the client opens again with its unsupported nodes: no descriptors came */
-    uint64_t device_bytes; /* 0: no such memory comes with it */
+    bool asks; /* the client must open again with its unsupported nodes; the reply has no
+                  descriptors */
+    uint64_t device_bytes; /* 0: the reply has no memory on a GPU */
     uint32_t device_number;
     const void *device_uuid;    /* STG_WIRE_UUID_BYTES; NULL: none */
     uint64_t feed_version;      /* feed */
-    const char *function;       /* work: "module:name"; boundary is what it has to give */
+    const char *function;       /* work: "module:name"; boundary is its result's schema */
     uint64_t seed;              /* work */
     bool pure;                  /* work */
     uint64_t page_bytes;        /* trace */
@@ -278,10 +279,10 @@ struct stg_reply {
     uint32_t seconds;
     const char *admin_url, *events_url;
     const struct stg_pipeline_spec
-        *pipeline; /* for stager_run; decode owns it: see below */
+        *pipeline; /* for stager_run; see stg_wire_decode_pipeline */
 };
 
-/* What the gate publishes: the numbers of control.proto. */
+/* The kinds of event that the gate publishes, numbered as in control.proto. */
 enum stg_event_kind {
     STG_EVENT_GATE = 1,
     STG_EVENT_APPLIED,
@@ -301,23 +302,24 @@ struct stg_event {
 
 #define STG_EVENT_MAX_BYTES 64
 
-/* "applied", …; "unknown" for a kind of a later release. */
+/* Returns "applied", …, or "unknown" for a kind of a later release. */
 const char *stg_event_name(enum stg_event_kind kind);
 
-/* Encode into buf; returns the bytes or a negative code (RESOURCE_EXHAUSTED: out of
- * memory, or a request that does not fit; OUT_OF_RANGE: a reply that does not fit;
- * INVALID_ARGUMENT: a request of no kind). Of the pipeline of an open reply the steps are
- * left out. */
+/* Encode a message into buf. Return the number of bytes, or a negative code. An open
+ * reply leaves out the steps of its pipeline. Errors:
+ *   RESOURCE_EXHAUSTED: out of memory, or a request does not fit.
+ *   OUT_OF_RANGE: a reply does not fit.
+ *   INVALID_ARGUMENT: a request has no kind. */
 long stg_wire_encode_request(const struct stg_request *request, void *buf,
                              size_t capacity);
 long stg_wire_encode_reply(const struct stg_reply *reply, void *buf, size_t capacity);
 long stg_wire_encode_event(const struct stg_event *event, void *buf, size_t capacity);
 
-/* Decode. Strings and arrays live in `bump`. What was not sent is 0; strings that were
- * not sent are NULL in a request and "" in a reply. A decoded reply has either a code
- * and kind NONE, or code 0 and the part of its kind. reply.pipeline is decoded only with
- * stg_wire_decode_pipeline, from the same
- * bytes. INVALID_ARGUMENT says what is wrong. */
+/* Decode a message. Strings and arrays live in `bump`. An absent field is 0. An absent
+ * string is NULL in a request and "" in a reply. A decoded reply has either a code and
+ * kind NONE, or code 0 and the part of its kind. These functions do not decode
+ * reply.pipeline: stg_wire_decode_pipeline does, from the same bytes. INVALID_ARGUMENT:
+ * the message is malformed; the text names the fault. */
 int stg_wire_decode_request(const void *buf, size_t bytes, struct stg_bump *bump,
                             struct stg_request *ret, struct stg_err *err);
 int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
@@ -325,9 +327,10 @@ int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
 int stg_wire_decode_event(const void *buf, size_t bytes, struct stg_event *ret,
                           struct stg_err *err);
 
-/* The pipeline inside an open reply as a spec of its own: nodes, targets and staged. The
- * steps and the fingerprint stay in the daemon: n_steps and fingerprint are 0. NOT_FOUND
- * when there is none; the caller destroys *ret with stg_pipeline_spec_destroy. */
+/* Decodes the pipeline of an open reply into a separate spec: nodes, targets and staged.
+ * The steps and the fingerprint stay in the daemon: n_steps and fingerprint are 0. The
+ * caller destroys *ret with stg_pipeline_spec_destroy. NOT_FOUND: the reply has no
+ * pipeline. */
 int stg_wire_decode_pipeline(const void *buf, size_t bytes,
                              struct stg_pipeline_spec **ret, struct stg_err *err);
 

@@ -124,11 +124,11 @@ struct stg_dataset {
     uint64_t vocabularies; /* of the content of its steps' vocabularies */
     const char **files;    /* what the steps `files` found; immutable after create */
     uint32_t n_files;
-    uint64_t held_bytes;     /* counted on quota to the end: files, vocabularies */
+    uint64_t held_bytes;     /* of files and vocabularies, on quota until the end */
     struct stg_ahead *ahead; /* what its reader will need; NULL: unknown */
     bool has_lines;          /* a record is a line of a file */
-    bool has_records;        /* or has a number and an offset in one */
-    unsigned n_sharing;      /* that of the quota which one reader alone would take */
+    bool has_records;        /* a record has a number and an offset in a file */
+    unsigned n_sharing;      /* readers that divide the quota's share for one reader */
     struct stg_iter *last;
     _Atomic uint64_t n_ignored; /* errors that ignore_errors dropped */
     int failed;                 /* negative: sticky */
@@ -149,8 +149,8 @@ int stg_step_needs_input(const struct stg_step *step, const struct stg_schema *i
                          struct stg_err *err);
 int stg_step_is_source(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_err *err);
-/* Implements infer for a step that yields its input and has a `count`: -1 means no limit,
- * smaller values are refused. */
+/* Implements infer for a step that yields its input and has a `count`. -1 means no limit;
+ * the function rejects smaller values. */
 int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *in,
                          struct stg_bump *bump, struct stg_schema *ret,
                          struct stg_err *err);

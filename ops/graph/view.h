@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A graph as one looks at it: what the features and the targets need, in an order in
- * which it may run, and its edges. Constants, which are known when the pipeline is
- * applied, are left out; so is a second node that is written like a first one.
+ * A graph for display: the nodes that the features and the targets need, in an order in
+ * which they may run, and the edges. The view leaves out constants, which are known when
+ * the pipeline is applied. It also leaves out duplicates of a node.
  */
 #ifndef STG_OPS_GRAPH_VIEW_H
 #define STG_OPS_GRAPH_VIEW_H
@@ -10,10 +10,10 @@
 #include "ops/graph/graph.h"
 
 struct stg_view_edge {
-    uint32_t from;      /* place in the view */
+    uint32_t from;      /* index in the view's nodes */
     uint32_t output;    /* of that node */
-    bool is_control;    /* it runs before, and is not read */
-    const char *staged; /* read as "staged:PATH": the path; else NULL */
+    bool is_control;    /* `from` runs first, but its output is not read */
+    const char *staged; /* if it is read as "staged:PATH", the path; else NULL */
 };
 
 struct stg_view_node {
@@ -23,25 +23,25 @@ struct stg_view_node {
     uint32_t n_outputs;
     bool in_stage;               /* a feature needs it */
     bool in_compute;             /* a target needs it, or the caller says so */
-    struct stg_view_edge *edges; /* what it reads */
+    struct stg_view_edge *edges; /* its inputs */
     size_t n_edges;
 };
 
 struct stg_view {
     struct stg_view_node *nodes;
     size_t n_nodes;
-    struct stg_view_edge *features; /* one a feature, in the order of the boundary;
+    struct stg_view_edge *features; /* one per feature, in the order of the boundary;
                                        `from` UINT32_MAX: a constant */
     size_t n_features;
 };
 
-/* Of a graph that has an element. computed: nodes that run in trainers whatever the
- * targets are; NULL: none. Everything lives in bump, names in the graph.
- * RESOURCE_EXHAUSTED. */
+/* Creates the view of a graph that has an element. computed: the nodes that run in
+ * trainers whatever the targets are; NULL: none. The view is in bump; its names belong to
+ * the graph. RESOURCE_EXHAUSTED: out of memory. */
 int stg_view_create(const struct stg_graph *graph, const bool *computed,
                     struct stg_bump *bump, struct stg_view *ret, struct stg_err *err);
 
-/* Nodes that the graph has, for `computed`. */
+/* Returns the number of nodes of the graph, which is the length of `computed`. */
 size_t stg_view_n_graph_nodes(const struct stg_graph *graph);
 
 #endif
