@@ -164,9 +164,9 @@ struct stager_options {
      * signals and end with the stream. */
     uint32_t inter_op_threads_num;
     /* fields and fetches declare what this consumer uses of the pipeline. stagerd makes
-     * and sends only what its clients need together. fields: n_fields features to read
-     * from batches ("label"; "user" for all below it); NULL: all. Batches of this stream
-     * have no other features. */
+     * and sends only what at least one of its clients needs. fields: n_fields features to
+     * read from batches ("label"; "user" includes "user/id" and all others below it);
+     * NULL: all. Batches of this stream have no other features. */
     const char *const *fields;
     /* n_fetches nodes to fetch with stager_run, possibly none; NULL: the pipeline's
      * targets. With smart_stage, stagerd computes ahead what they depend on. */
@@ -257,7 +257,8 @@ struct stager_stream_info {
     uint32_t reserved0;
     uint64_t end_pass;      /* at_end: the pass that is over, as in stager_batch_info */
     uint64_t device_bytes;  /* bytes that this stream copied to the device */
-    uint64_t device_shared; /* batches already on the device, for all trainers */
+    uint64_t device_shared; /* batches not copied: already on the device, shared by all
+                               trainers */
     /* What stagerd dropped (on_timeout: drop) since the stream was opened. Counts the
      * whole pipeline, whichever client the batches were for. */
     uint64_t dropped_batches; /* staged batches not taken within timeout_millis */
@@ -278,16 +279,16 @@ void stager_disconnect(struct stager *client);
  * the pipeline's memory read-only. Errors:
  *   NOT_FOUND: the pipeline, a field or a fetch does not exist; the text has the
  *     nearest name.
- *   RESOURCE_EXHAUSTED: num_clients are attached, or a place is reserved for a client
- *     that may return; or memory is short, with the sum in the text.
+ *   RESOURCE_EXHAUSTED: num_clients clients are attached, or a place is reserved for a
+ *     client that may return; or memory is short, and the text has the sum.
  *   ALREADY_EXISTS: client_id is attached; the text has its pid.
  *   INVALID_ARGUMENT: options->struct_size is not set, or a field is set that this
  *     library does not know; batch_size does not divide the pipeline's, or a tensor has
  *     no rows to slice; client_id is too long; device is not a valid name, or excludes
  *     another option.
- *   FAILED_PRECONDITION: a client_id that returns in the middle of a pass wants more
- *     than it had; or a fetch needs a node that this build does not have and stagerd
- *     may not compute instead (the text has the node and the reason).
+ *   FAILED_PRECONDITION: a client_id returns in the middle of a pass and asks for more
+ *     than it had before; or a fetch needs a node that this build does not have and
+ *     that stagerd may not compute instead (the text has the node and the reason).
  *   PERMISSION_DENIED.
  *   UNAVAILABLE: the daemon cannot be reached; or the device is not available (the text
  *     has what is missing; an open without `device` does not need it). */
@@ -305,9 +306,9 @@ int stager_open(struct stager *client, const char *name,
  *     them.
  *   UNAVAILABLE: the daemon is gone.
  *   ABORTED: the pipeline was replaced or deleted.
- *   Any other code: an error item; INVALID_ARGUMENT: also a staged batch that cannot be
- *     split into slices. The stream continues after it, unless stager_stream_info has
- *     `finished` set.
+ *   Any other code: an error item. INVALID_ARGUMENT can also mean a staged batch that
+ *     cannot be split into slices. The stream continues after either, unless
+ *     stager_stream_info has `finished` set.
  * With batch_size, the slices of a staged batch come in order. Each slice is released
  * separately; the staged batch returns to the daemon with its last slice. max_in_flight
  * counts staged batches. */
@@ -320,8 +321,8 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
 int stager_batch_tensor(const struct stager_batch *batch, const char *name,
                         struct stager_tensor *ret);
 
-/* Returns tensor i, in the order of `features` (with `fields`, of these only). Errors:
- * OUT_OF_RANGE: i is past the last tensor; otherwise as stager_batch_tensor. */
+/* Returns tensor i, in the order of `features`; with `fields`, i counts only these.
+ * Errors: OUT_OF_RANGE: i is past the last tensor; otherwise as stager_batch_tensor. */
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
                            struct stager_tensor *ret);
 
@@ -347,8 +348,9 @@ int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info
  * write to them. */
 void stager_release(struct stager_batch *batch);
 
-/* Releases the batch like stager_release, after work on another stream of the device (a
- * cudaStream_t; NULL: the default stream). Without a device it is stager_release. */
+/* Releases the batch like stager_release, but after the work that was enqueued on another
+ * stream of the device (a cudaStream_t; NULL: the default stream). Without a device, the
+ * same as stager_release. */
 void stager_release_after(struct stager_batch *batch, void *device_stream);
 
 /* Order work after the arrival of a batch on the device. With a device, stager_next
@@ -383,9 +385,9 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
 /* Runs the compute subgraph like stager_run, with `feeds` in place of tensors of the
  * graph. A feed has the name of a node ("rates", "columns:2", "staged:ids") or of a
  * component of the dataset's element, and dtype, shape, data, data_bytes and, for
- * strings, offsets. Nodes that only a fed tensor needs do not run, and their inputs
- * need not exist: a placeholder, a node before the boundary. The memory of a feed must
- * stay valid until the call returns; if a fetch is a feed, as long as its view is in
+ * strings, offsets. Nodes that only a fed tensor needs do not run, and need no inputs:
+ * a feed can replace a placeholder or a node before the boundary. The memory of a feed
+ * must stay valid until the call returns; if a fetch is a feed, as long as its view is in
  * use. batch may be NULL if the fetches need no other boundary tensor. Errors, in
  * addition to those of stager_run:
  *   INVALID_ARGUMENT: the dtype or shape of a feed differs from the graph, a feed names
@@ -400,15 +402,16 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
 /* Order work after the last stager_run on the device. With a device and compute_device,
  * the fetches that a GPU can compute (docs/ops.md) are tensors on the device. The GPU
  * computes them; if it cannot, or is slower (auto), the host computes and copies them.
- * With only smart_stage_gpu, this holds for fetches that just forward a boundary
- * tensor. Like stager_next, stager_run returns before the results are there. Work
- * enqueued on device_stream after it sees them; what is enqueued there before the next
- * stager_run may read them. stager_run_wait and stager_run_event order other work, like
- * stager_batch_wait and stager_batch_event, and are valid until the next stager_run. At
- * most two runs are in progress: a third waits for the first. An id that is not a row
- * of its table gives zeros. One of the next two runs, or stager_next at the end of the
- * pass, then returns INVALID_ARGUMENT, and the text names the batch. Errors:
- * FAILED_PRECONDITION: the last stager_run left no result on a device. */
+ * With smart_stage_gpu and without compute_device, only fetches that forward a boundary
+ * tensor are on the device. Like stager_next, stager_run returns before the results are
+ * complete. Work enqueued on device_stream after stager_run sees them. Work enqueued
+ * there before the next stager_run may read them. stager_run_wait and stager_run_event
+ * order other work, like stager_batch_wait and stager_batch_event. The event is valid
+ * until the next stager_run. At most two runs are in progress: a third waits for the
+ * first. An id that is not a row of its table gives zeros. One of the next two runs, or
+ * stager_next at the end of the pass, then returns INVALID_ARGUMENT, and the text names
+ * the batch. Errors: FAILED_PRECONDITION: the last stager_run left no result on a device.
+ */
 int stager_run_wait(struct stager_stream *stream, void *device_stream);
 int stager_run_event(struct stager_stream *stream, void **ret);
 

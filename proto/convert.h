@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipeline message <-> core/spec.h, both ways, and unpacking under a limit. Shared by
- * load.c and wire.c; no other file sees generated code. Any thread.
+ * Converts pipeline messages to core/spec.h and back, and unpacks messages under a limit.
+ * Shared by the loader and the wire code; only proto/ sees generated code. Any thread.
  */
 #ifndef STG_PROTO_CONVERT_H
 #define STG_PROTO_CONVERT_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replies, both ways. Zero and "" are not sent: they are what absent decodes to.
+ * Encodes and decodes replies. The encoder does not send 0 and "", because an absent
+ * field decodes to them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/wire_parts.h"
 
-/* The kind goes over the wire as the number of the request's field. */
+/* The wire carries a kind as the number of the request's field: the kind plus 1. */
 #define KIND_FIELD 1
 
 /* ---- encoding ---- */
@@ -108,7 +109,7 @@ static int status_fill(const struct stg_reply *from, struct stg_bump *bump,
     return boundary_fill(boundary, bump, &status->n_boundary, &status->boundary);
 }
 
-/* The memory on a GPU that the clients of a pipeline share. */
+/* Fills in the memory on a GPU that the clients of a pipeline share. */
 static void device_fill(const struct stg_reply *from, Stager__OpenReply *to)
 {
     STG_PUT(to, device_bytes, from->device_bytes);
@@ -416,7 +417,7 @@ static int work_take(const Stager__WorkReply *from, struct stg_bump *bump,
     return boundary_take(from->n_output, from->output, bump, &ret->boundary, err);
 }
 
-/* How many parts there are, and whether the one that belongs to `kind` is there. */
+/* Returns whether the reply has the part that belongs to `kind`, and no other. */
 static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 {
     const struct {
@@ -501,7 +502,7 @@ int stg_wire_decode_reply(const void *buf, size_t bytes, struct stg_bump *bump,
     return 0;
 }
 
-/* ---- the pipeline inside of an open reply ---- */
+/* ---- the pipeline inside an open reply ---- */
 
 static int spec_take(const void *buf, size_t bytes, struct stg_pipeline_spec *spec,
                      struct stg_err *err)

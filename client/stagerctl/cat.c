@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cat: a private run of a pipeline, batch by batch, on standard output.
+ * cat: prints the batches of a private run of a pipeline on standard output.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void print_tensors(const struct stager_batch *batch,
     }
 }
 
-/* " ids=" of "ids/values". */
+/* Prints " ids=" for "ids/values". */
 static void print_name(const struct stager_tensor *values)
 {
     const char *slash = strrchr(values->name, '/');
@@ -63,14 +63,14 @@ static void print_name(const struct stager_tensor *values)
         values->name);
 }
 
-/* " ids=[3, 1]" */
+/* Prints a row of a ragged feature: " ids=[3, 1]". */
 static void print_ragged_row(const struct stager_tensor *values,
                              const struct stager_tensor *row_splits, int64_t row)
 {
     const int64_t *splits = row_splits->data;
     if (row + 1 >= row_splits->shape[0])
         return;
-    int64_t first = splits[row] > 0 ? splits[row] : 0; /* the daemon's: not believed */
+    int64_t first = splits[row] > 0 ? splits[row] : 0; /* from the daemon: not trusted */
     print_name(values);
     putchar('[');
     for (int64_t k = first; k < splits[row + 1] && k < values->shape[0]; k++) {
@@ -80,7 +80,8 @@ static void print_ragged_row(const struct stager_tensor *values,
     putchar(']');
 }
 
-/* " tags={0: "a", 7: "b"}": what stands where, without the row. */
+/* Prints a row of a sparse feature: " tags={0: "a", 7: "b"}". The indices leave out the
+ * row. */
 static void print_sparse_row(const struct stager_tensor *values,
                              const struct stager_tensor *indices, int64_t row)
 {
@@ -108,8 +109,8 @@ static uint32_t part_at(const struct stager_batch *batch,
     return ret->part;
 }
 
-/* Row by row; a scalar is of every row, another tensor that has no such row is left out.
- */
+/* Prints one row of all tensors. A scalar is part of every row. A tensor whose first
+ * dimension is not the number of rows is left out. */
 static void print_row(const struct stager_batch *batch,
                       const struct stager_batch_info *info, int64_t row)
 {
@@ -155,8 +156,9 @@ static void print_batch(const struct stager_batch *batch,
     (options->rows ? print_rows : print_tensors)(batch, &info);
 }
 
-/* Error items are printed and skipped, and count as batches: there may be nothing else.
- * The exit status reports them. */
+/* Prints the batches. Prints the error of an error item and continues. Error items count
+ * towards the limit, because a pipeline may yield nothing else. The exit status reports
+ * them. */
 static int print_all(struct stager_stream *stream, const struct stg_ctl_options *options)
 {
     int status = EXIT_OK;

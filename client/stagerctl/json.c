@@ -12,7 +12,7 @@
 
 /* ---- floats of the small dtypes ---- */
 
-/* A small binary float: sign, exponent, `fraction` bits. */
+/* Decodes a 16-bit float: the sign, the exponent, then `fraction` bits of mantissa. */
 static double from_bits(uint16_t bits, int fraction, int exponent_max, int bias)
 {
     int exponent = bits >> fraction & exponent_max;
@@ -41,8 +41,8 @@ static uint16_t to_bits(double value, int fraction, int exponent_max, int bias)
     exponent--; /* size = 1.x * 2^exponent */
     if (exponent < 1 - bias)
         exponent = 1 - bias; /* denormal */
-    /* An integer number of the last place; rint rounds ties to even. A carry walks into
-     * the exponent by itself. */
+    /* Count units in the last place; rint rounds ties to even. A carry propagates into
+     * the exponent when `bits` is summed. */
     double units = isinf(size) ? INFINITY : rint(ldexp(size, fraction - exponent));
     if (isinf(units) || exponent > exponent_max)
         return sign | infinity;
@@ -93,9 +93,8 @@ static int max_digits(int dtype)
     return 17;
 }
 
-/* digits "12345", exponent 2: "123.45". Exponents are written out from 1e16 on, as Python
- * does.
- */
+/* Writes decimal digits with their exponent: digits "12345", exponent 2 gives "123.45".
+ * Uses exponent notation from 1e16 on and below 1e-4, as Python does. */
 static void lay_out(const char *digits, int exponent, bool negative, char *buf)
 {
     int n = (int)strlen(digits);
@@ -186,7 +185,7 @@ void stg_json_array_end(struct stg_json_writer *json)
 
 /* ---- strings ---- */
 
-/* Bytes of the well-formed UTF-8 sequence at s (RFC 3629), or 0. */
+/* Returns the length of the well-formed UTF-8 sequence at s (RFC 3629), or 0. */
 static size_t utf8_bytes(const unsigned char *s, size_t n)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -202,13 +201,13 @@ static size_t utf8_bytes(const unsigned char *s, size_t n)
     else
         return 0;
     if (s[0] == 0xe0)
-        low = 0xa0; /* shorter forms */
+        low = 0xa0; /* excludes overlong forms */
     else if (s[0] == 0xed)
-        high = 0x9f; /* surrogates */
+        high = 0x9f; /* excludes surrogates */
     else if (s[0] == 0xf0)
         low = 0x90;
     else if (s[0] == 0xf4)
-        high = 0x8f; /* past U+10FFFF */
+        high = 0x8f; /* excludes code points past U+10FFFF */
     if (n <= more || s[1] < low || s[1] > high)
         return 0;
     for (size_t i = 2; i <= more; i++) {

@@ -6,15 +6,16 @@
 #include "daemon/dataset/func.h"
 #include "daemon/host/cpus.h"
 
-/* An element that a map made is large when nothing is known of what it was made of. */
+/* The size from which the output of a map counts as large if the size of its input is not
+ * fully known. */
 #define LARGE_BYTES 65536
 
-/* Calls of a map for each CPU, from which on more of them only take memory. */
+/* Parallel calls of a map per CPU, above which more calls only take memory. */
 #define MANY_CALLS 4
 
 struct look {
     const struct stg_step *steps;
-    struct stg_schema *schemas; /* [i]: what step i yields; n 0: not known */
+    struct stg_schema *schemas; /* [i]: what step i yields; its n is 0: not known */
     size_t n;
 };
 
@@ -72,7 +73,8 @@ static bool is_batch(const struct look *look, size_t i)
            stg_attr_find(step->attrs, step->n_attrs, "bucket_batch_sizes") != NULL;
 }
 
-/* A map with work to do: does it take many elements at once? False for all else. */
+/* Returns whether step i is a map with a graph that works on many elements at once
+ * (row_wise) or on one at a time (not row_wise). */
 static bool is_map_of(const struct look *look, size_t i, bool row_wise)
 {
     const struct stg_step *step = &look->steps[i];
@@ -96,8 +98,8 @@ static bool is_dear_map(const struct look *look, size_t i)
     return is_map_of(look, i, false);
 }
 
-/* What is known of the size of an element; strings, and unknown dimensions, count for
- * nothing. */
+/* Returns the known size of an element. A component that is a string or has an unknown
+ * dimension counts as 0, and *ret_all is then false. */
 static double known_bytes(const struct stg_schema *schema, bool *ret_all)
 {
     double bytes = 0;
@@ -113,7 +115,8 @@ static double known_bytes(const struct stg_schema *schema, bool *ret_all)
     return bytes;
 }
 
-/* A decoded image is many times as large as the file. */
+/* Returns whether the step decodes images. A decoded image is many times as large as its
+ * file. */
 static bool decodes_images(const struct stg_step *step)
 {
     for (size_t i = 0; i < step->n_nodes; i++) {
@@ -124,7 +127,7 @@ static bool decodes_images(const struct stg_step *step)
     return false;
 }
 
-/* What it makes has dimensions that are not known. */
+/* Returns whether no component of the schema has a known size. */
 static bool is_open(const struct stg_schema *schema)
 {
     bool all;
@@ -145,11 +148,11 @@ static bool is_growing_map(const struct look *look, size_t i)
 
 /* ---- rules ---- */
 
-/* One step, and another one somewhere behind it. */
+/* A rule: advice about a step `first` with a step `then` somewhere after it. */
 static const struct rule {
     bool (*first)(const struct look *look, size_t i);
     bool (*then)(const struct look *look, size_t i);
-    bool near; /* with no step between them but those that only pass elements on */
+    bool near; /* only steps that pass elements on may be between the two */
     const char *text;
 } rules[] = {
     {is_repeat, is_shuffle, false,
@@ -190,7 +193,8 @@ static const struct rule {
      "trainers read (an element in error then costs its batch)"},
 };
 
-/* A batch that is taken apart again is none. */
+/* Returns whether a later step takes the batches of step i apart: the rule does not apply
+ * then. */
 static bool is_undone(const struct look *look, const struct rule *rule, size_t i,
                       size_t then)
 {
@@ -201,7 +205,7 @@ static bool is_undone(const struct look *look, const struct rule *rule, size_t i
     return false;
 }
 
-/* Passes elements on as they are, in whatever order. */
+/* Returns whether step i passes elements on unchanged, in any order. */
 static bool passes_on(const struct look *look, size_t i)
 {
     return is_shuffle(look, i) || is_repeat(look, i) || is_prefetch(look, i) ||
@@ -217,7 +221,7 @@ static bool are_near(const struct look *look, size_t i, size_t then)
     return true;
 }
 
-/* The first two steps that the rule is about. */
+/* Finds the first two steps to which the rule applies. */
 static bool find(const struct look *look, const struct rule *rule, size_t *ret_first,
                  size_t *ret_then)
 {
@@ -236,7 +240,8 @@ static bool find(const struct look *look, const struct rule *rule, size_t *ret_f
     return false;
 }
 
-/* All steps by name, `then` right before `first`, or `first` right behind `then`. */
+/* Returns the names of all steps in the better order. Moves `first` right after `then`
+ * (first_moves), or `then` right before `first`. */
 static const char *better_order(const struct look *look, size_t first, size_t then,
                                 bool first_moves, struct stg_bump *bump)
 {
@@ -253,7 +258,7 @@ static const char *better_order(const struct look *look, size_t first, size_t th
     return text;
 }
 
-/* Far more calls at once than there are CPUs. */
+/* Advises on a map with far more parallel calls than CPUs. */
 static const char *say_calls(const struct look *look, struct stg_bump *bump)
 {
     unsigned n_cpus = stg_cpus_whole();
@@ -271,7 +276,7 @@ static const char *say_calls(const struct look *look, struct stg_bump *bump)
     return NULL;
 }
 
-/* A map that works on one element after the other, where several threads could. */
+/* Advises on a map that works on one element at a time where several threads could. */
 static const char *say_parallel(const struct look *look, struct stg_bump *bump)
 {
     for (size_t i = 1; i < look->n; i++) {
@@ -288,7 +293,7 @@ static const char *say_parallel(const struct look *look, struct stg_bump *bump)
     return NULL;
 }
 
-/* Several files on other machines. */
+/* Returns whether the step names several files on other machines. */
 static bool is_far(const struct stg_step *step)
 {
     const struct stg_attr *patterns =
@@ -303,7 +308,7 @@ static bool is_far(const struct stg_step *step)
     return n_far > 1;
 }
 
-/* Files that are far away, one after the other. */
+/* Advises on files on other machines that are read one at a time. */
 static const char *say_interleave(const struct look *look, struct stg_bump *bump)
 {
     if (look->n < 2 || !is(look, 0, "files") || !is_far(&look->steps[0]))
@@ -319,7 +324,8 @@ static const char *say_interleave(const struct look *look, struct stg_bump *bump
                            look->steps[0].line);
 }
 
-/* Steps with several inputs, and what is behind them, are not known. */
+/* Infers the schema of each step. The schemas of steps with several inputs, and of all
+ * steps after them, stay unknown. */
 static void infer(struct look *look, struct stg_bump *bump)
 {
     for (size_t i = 0; i < look->n; i++) {

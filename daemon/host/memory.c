@@ -24,9 +24,9 @@
 #endif
 
 #define MIB (1024ull * 1024ull)
-#define LOOK_BYTES MIB         /* less is not worth a look at what the machine has */
+#define LOOK_BYTES MIB         /* below this, available memory is not checked */
 #define NAMED_HOLDERS 4        /* in the text of a refusal */
-#define CHUNK_BYTES (64 * MIB) /* between two looks at `cancelled` */
+#define CHUNK_BYTES (64 * MIB) /* between two checks of `cancelled` */
 
 struct stg_budget_holder {
     struct stg_budget_holder *next;
@@ -68,7 +68,8 @@ uint64_t stg_memory_available(void)
     return available;
 }
 
-/* used: what of it is ours already. */
+/* Returns `total`, or the default if it is 0. used: bytes of the budget already in use,
+ * which the machine no longer counts as available. */
 static uint64_t total_or_default(uint64_t total, uint64_t used)
 {
     if (total != 0)
@@ -96,7 +97,8 @@ void stg_budget_finish(struct stg_budget *budget)
     pthread_mutex_destroy(&budget->lock);
 }
 
-/* ---- holders: named in refusals, as far as there was memory for their names ---- */
+/* ---- holders: refusals name them, except those whose names could not be allocated ----
+ */
 
 static struct stg_budget_holder **find_holder(struct stg_budget *budget, const char *name)
 {
@@ -130,8 +132,8 @@ static void take_from_holder(struct stg_budget *budget, uint64_t bytes, const ch
     free(holder);
 }
 
-/* Returns the largest holder behind `last` (NULL: of all); equal ones keep their order.
- */
+/* Returns the next holder after `last` by descending size (NULL: the largest). Holders of
+ * equal size keep their order. */
 static const struct stg_budget_holder *next_holder(const struct stg_budget *budget,
                                                    const struct stg_budget_holder *last)
 {
@@ -167,7 +169,7 @@ static void name_holders(struct stg_budget *budget, struct stg_err *err)
     pthread_mutex_unlock(&budget->lock);
 }
 
-/* Bytes that are missing, or 0: they are taken. */
+/* Takes the bytes and returns 0, or returns how many bytes are missing. */
 static uint64_t try_take(struct stg_budget *budget, uint64_t bytes, const char *holder)
 {
     pthread_mutex_lock(&budget->lock);
@@ -280,13 +282,14 @@ static int reserve_chunk(int fd, uint64_t at, uint64_t bytes)
     return rc;
 }
 
-/* Faults a part in. Linux before 5.14 faults it in on use. */
+/* Faults in a part of the segment. On Linux before 5.14 it has no effect: first use
+ * faults the part in. */
 static void populate(const struct stg_segment *segment, uint64_t at, uint64_t bytes)
 {
     madvise((char *)segment->base + at, bytes, MADV_POPULATE_WRITE);
 }
 
-/* Reserves, or faults in where it is mapped. */
+/* Reserves the memory of a segment or, if the segment is mapped, faults it in. */
 static int fill(const char *name, const struct stg_segment *segment,
                 const _Atomic int *cancelled, struct stg_err *err)
 {
@@ -322,7 +325,7 @@ static int check_available(const char *name, uint64_t bytes, struct stg_err *err
         (double)bytes / MIB, (double)available / MIB);
 }
 
-/* sparse: without memory. */
+/* Creates and maps a segment. sparse: reserves no memory for it. */
 static int create(const char *name, uint64_t bytes, int seals, bool sparse,
                   const _Atomic int *cancelled, struct stg_segment *ret,
                   struct stg_err *err)

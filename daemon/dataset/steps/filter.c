@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * filter: elements of which a graph says that they stay. The graph is asked about as many
- * at once as the input hands over.
+ * filter: yields the elements for which the predicate, an output of the step's graph, is
+ * true. Runs the graph on a whole block of the input at once.
  */
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct filter {
     struct stg_pieces passed;
     int64_t *index; /* records of a block that stay */
     int64_t index_size;
-    int64_t want; /* the most that was asked for */
+    int64_t want; /* the largest `want` of a call so far */
     uint64_t iteration, n_asked;
 };
 
@@ -32,7 +32,7 @@ static struct stg_feature predicate_of(const struct stg_step *step)
         .column = step->column};
 }
 
-/* feature: memory that the func refers to. */
+/* Creates the func of the predicate. The func keeps a reference to *feature. */
 static int make_func(const struct stg_step *step, struct stg_feature *feature,
                      const struct stg_schema *in, struct stg_func **ret,
                      struct stg_err *err)
@@ -72,7 +72,7 @@ static int filter_infer(const struct stg_step *step, const struct stg_schema *in
     return 0;
 }
 
-/* ---- which stay ---- */
+/* ---- selection ---- */
 
 static int grow_index(struct filter *filter, int64_t n, struct stg_err *err)
 {
@@ -87,7 +87,8 @@ static int grow_index(struct filter *filter, int64_t n, struct stg_err *err)
     return 0;
 }
 
-/* The records filter->index[0 .. n) of the block; those that all stay are no copy. */
+/* Adds the records filter->index[0 .. n) of the block to the output. Adds a reference to
+ * the block, without a copy, if all its records stay. */
 static int keep(struct filter *filter, struct stg_block *block, int64_t n,
                 struct stg_err *err)
 {
@@ -108,8 +109,8 @@ static int keep(struct filter *filter, struct stg_block *block, int64_t n,
     return rc < 0 ? stg_step_prefix(filter->iter.step, rc, err) : 0;
 }
 
-/* Each part of the block was answered, or there was an error, which takes the place of
- * its record. */
+/* Adds the records that stay to the output, part by part. An error block takes the place
+ * of a record that failed. */
 static int keep_parts(struct filter *filter, const struct stg_func_call *call,
                       struct stg_err *err)
 {
@@ -151,7 +152,8 @@ static int ask(struct filter *filter, struct stg_block *block, struct stg_err *e
     return rc;
 }
 
-/* One more block of the input. 1: there is none. */
+/* Pulls one more block from the input and filters it. Returns 1 at the end of the input.
+ */
 static int pull(struct filter *filter, struct stg_err *err)
 {
     struct stg_iter *input = filter->iter.input;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LZ4 frames, by liblz4.
+ * Decodes LZ4 frames with liblz4.
  */
 #include <inttypes.h>
 #include <lz4frame.h>
@@ -9,20 +9,18 @@
 
 #include "daemon/storage/codec/codec.h"
 
-/* Bytes of a frame from its start to its flags and the size of its blocks, and to the
- * checksum of both, at most. */
-#define FLAG_BYTES 6
-#define HEAD_BYTES 19
-#define SPARE 5 /* times what the blocks take, of the dataset's buffers */
+#define FLAG_BYTES 6  /* of a frame, up to and including its flags and block size */
+#define HEAD_BYTES 19 /* of a frame header with its checksum, at most */
+#define SPARE 5       /* advised size of the dataset's buffers, in sizes of the blocks */
 #define HISTORY_BYTES ((uint64_t)128 << 10)
 static const uint8_t magic[4] = {0x04, 0x22, 0x4d, 0x18};
 
 struct lz4 {
     LZ4F_dctx *context;
     struct stg_quota *quota;
-    uint64_t taken; /* of it */
+    uint64_t taken; /* bytes taken from quota */
     uint8_t head[HEAD_BYTES];
-    unsigned n_head; /* of the frame */
+    unsigned n_head; /* bytes in head */
 };
 
 static void lz4_destroy(void *state)
@@ -54,7 +52,8 @@ static bool is_frame(const struct lz4 *lz4)
     return lz4->n_head >= FLAG_BYTES && memcmp(lz4->head, magic, sizeof(magic)) == 0;
 }
 
-/* With its checksum; of what is no frame of data, FLAG_BYTES. */
+/* Returns the size of the frame header with its checksum; FLAG_BYTES if it is not the
+ * header of a data frame. */
 static unsigned head_bytes(const struct lz4 *lz4)
 {
     unsigned flags = lz4->head[4];
@@ -73,8 +72,9 @@ static int too_large(const struct lz4 *lz4, uint64_t bytes, struct stg_err *err)
     return rc;
 }
 
-/* The library keeps a block as it was read, one decoded, and what came before it. Blocks
- * of 4 MiB are usual; a dataset that has no room for them cannot read the file. */
+/* Counts the memory of the library on the quota: one block as read, one decoded block,
+ * and the history before it. Blocks of 4 MiB are usual. A dataset without room for them
+ * cannot read the file. */
 static int count(struct lz4 *lz4, struct stg_err *err)
 {
     unsigned size = lz4->head[5] >> 4 & 7;
@@ -91,7 +91,9 @@ static int count(struct lz4 *lz4, struct stg_err *err)
     return rc;
 }
 
-/* Byte by byte, until the size of the blocks is known and was checked. */
+/* Takes one byte of the frame header, and returns false once the header is complete or
+ * the input is empty. The decoder goes byte by byte until it has checked the size of the
+ * blocks. */
 static bool take_head(struct lz4 *lz4, const struct stg_coding *io)
 {
     if (io->in_bytes == 0 ||
@@ -101,7 +103,7 @@ static bool take_head(struct lz4 *lz4, const struct stg_coding *io)
     return true;
 }
 
-/* The library's names of what is wrong with a stream, and ours. */
+/* Returns the message for an error name of the library. */
 static const char *words_of(const char *name)
 {
     static const char *const words[][2] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server's answer means for a fetch. Nothing in it is trusted: lengths are
- * checked against what was asked for, texts are truncated and made printable.
+ * Interprets a server's answer to a fetch. The code trusts nothing in the answer: it
+ * checks lengths against the request, truncates texts and makes them printable.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -26,7 +26,8 @@ static const char *shown(const struct stg_fetch *fetch)
 
 /* ---- headers ---- */
 
-/* The value of the header `name`, between spaces; NULL: it is another one. */
+/* Returns the value of the header `name` without the spaces around it; NULL if the line
+ * is another header. */
 static const char *value_of(const char *line, size_t bytes, const char *name,
                             size_t *ret_bytes)
 {
@@ -42,7 +43,8 @@ static const char *value_of(const char *line, size_t bytes, const char *name,
     return value;
 }
 
-/* Too long a value is none: a part of it says nothing. */
+/* Copies a value. A value that is too long, or has a NUL, becomes "": a part of it would
+ * be useless. */
 static void keep(char *to, size_t size, const char *value, size_t bytes)
 {
     if (bytes >= size || memchr(value, '\0', bytes) != NULL)
@@ -51,7 +53,7 @@ static void keep(char *to, size_t size, const char *value, size_t bytes)
     to[bytes] = '\0';
 }
 
-/* "bytes 0-99/1234", "bytes * /0" (without the space). */
+/* Parses a content-range: "bytes 0-99/1234", or "bytes * /0" without the last space. */
 static void take_range(struct stg_head *head, const char *value, size_t bytes)
 {
     char text[128];
@@ -76,10 +78,10 @@ size_t stg_answer_header(char *line, size_t size, size_t n, void *userdata)
     size_t bytes = size * n, m;
     struct stg_version *version = &answer->head.version;
     const char *value;
-    /* What follows a body says nothing of it. */
+    /* Headers after the body (trailers) do not describe it. */
     if (answer->judged)
         return bytes;
-    /* Of a redirection, or of an interim answer, nothing is kept. */
+    /* A status line begins a new answer: forget a redirection or an interim answer. */
     if (bytes > 5 && memcmp(line, "HTTP/", 5) == 0)
         *answer = (struct stg_answer){0};
     else if ((value = value_of(line, bytes, "etag", &m)) != NULL)
@@ -107,8 +109,8 @@ static void make_printable(char *text)
     }
 }
 
-/* S3 says why in XML, WebHDFS in JSON. Only those two fields: others repeat what was
- * sent. */
+/* Writes the server's reason for a refusal: S3 sends it in XML, WebHDFS in JSON. Uses
+ * only the code and the message, because other fields repeat the request. */
 static void reason(const struct stg_answer *answer, char *buf, size_t bytes)
 {
     char code[64], message[REASON_BYTES];
@@ -254,7 +256,8 @@ static bool knows_status(struct stg_fetch *fetch)
             *status != 0);
 }
 
-/* Status and headers are there, and, of a refusal, what was said. */
+/* Judges the head of an answer. Call it when status and headers have arrived and, for a
+ * refusal, the server's text. */
 static void judge(struct stg_fetch *fetch)
 {
     struct stg_head *head = &fetch->answer.head;
