@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device of a trainer's graph: memory that its results are written to, and copies of
- * its variables and constants. Results are two at least, so that one is read while the
- * next is made: the third run waits until the first is there. Kept from
- * run to run: nothing is allocated in a steady state. One thread at a time.
+ * The device of a trainer's graph: memory for its results, and copies of its variables
+ * and constants. There are at least two results, so that the trainer reads one while the
+ * device computes the next: the third run waits for the first. The place keeps memory
+ * from run to run: a steady state allocates nothing. One thread at a time.
  */
 #ifndef STG_COMPUTE_PLACE_H
 #define STG_COMPUTE_PLACE_H
@@ -13,7 +13,7 @@
 
 struct stg_place;
 
-/* RESOURCE_EXHAUSTED, or what the device says. */
+/* Creates a place. RESOURCE_EXHAUSTED, or an error of the device. */
 int stg_place_create(const struct stg_compute_device *where, struct stg_place **ret,
                      struct stg_err *err);
 
@@ -35,14 +35,15 @@ int stg_place_keep(struct stg_place *place, const struct stg_run *of, const void
 /* The variable was written: its copy is made again when it is read next. */
 void stg_place_spoil(struct stg_place *place, const void *data);
 
-/* `of` is no more: waits for what it enqueued, and gives back its constants. NULL place
- * or `of` are allowed. */
+/* Forgets `of`, which ends: waits for the work that it enqueued, and frees its constants.
+ * place and `of` may be NULL. */
 void stg_place_forget(struct stg_place *place, const struct stg_run *of);
 
 /* ---- results ---- */
 
-/* What earlier runs say only now: an element that could not be, with its batch, node and
- * place. 0 when there is none. Waits for the run before the last, or for all. */
+/* Returns the error of an earlier run that is known only now: an invalid element, with
+ * its batch, node and position. Returns 0 if there is none. Waits for the run before the
+ * last, or for all runs. */
 int stg_place_check(struct stg_place *place, bool all, struct stg_err *err);
 
 /* Room for the results of one run of `of`, on batch `number`; after stg_place_check. What
@@ -51,10 +52,10 @@ int stg_place_check(struct stg_place *place, bool all, struct stg_err *err);
 int stg_place_begin(struct stg_place *place, const struct stg_run *of, uint64_t number,
                     struct stg_result **ret, struct stg_err *err);
 
-/* A run that gives nothing there. */
+/* Ends the last result, for a run that leaves none on the device. */
 void stg_place_pass(struct stg_place *place);
 
-/* Memory of the device, aligned to 256, that is part of the result. */
+/* Allocates device memory, aligned to 256, as part of the result. */
 int stg_result_alloc(struct stg_result *result, size_t bytes, void **ret,
                      struct stg_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a stage: its parts, and what the files of this folder offer each other. The
- * lock guards all fields unless they say otherwise.
+ * Internal to daemon/stage: the parts of a stage, and the functions that the files of
+ * this folder share. The lock guards all fields unless a comment excepts them.
  */
 #ifndef STG_DAEMON_STAGE_PRIV_H
 #define STG_DAEMON_STAGE_PRIV_H
@@ -28,11 +28,11 @@
 #include "ops/exec/run.h"
 
 #define STG_HOLDER_BYTES 224
-/* One item in so many is looked at closely: a prime, so that what comes back every few
- * items is met in all its places. */
+/* The stage measures one item in this many in detail. A prime, so that the samples meet
+ * every phase of a pattern that repeats every few items. */
 #define STG_SAMPLE_EVERY 13u
 
-/* Where the pass ends before the data set does, or with more than an end. */
+/* The end of a pass that ends before the dataset does, or with an error. */
 struct stg_pass_end {
     bool is_set;
     uint64_t sequence;  /* no item with this sequence or a later one is published */
@@ -45,7 +45,7 @@ struct stg_turn {
     bool is_waiting;
 };
 
-/* What belongs to the runners: runner.c, publish.c. Each has at most one item in hand.
+/* The state of the runners: runner.c, publish.c. Each has at most one item in hand.
  * The keys of items in hand (their sequence; without `deterministic`, their place among
  * those that are finished) are contiguous from publish_next on, so that slot key % n of
  * `turns` is one runner's. */
@@ -53,7 +53,7 @@ struct stg_runners {
     struct stg_runner *all;
     uint32_t n_started;
     uint32_t n_alive;
-    uint32_t n_active;         /* the first so many work, the others rest */
+    uint32_t n_active;         /* the first n_active work, the others rest */
     struct stg_pool_user pool; /* its pool NULL: runners work on their own threads */
     struct stg_turn *turns;    /* one a runner */
     uint32_t n_turns;
@@ -99,7 +99,7 @@ struct stg_stop {
     _Atomic int flag; /* for the dataset: no lock */
 };
 
-/* What is made of the next item pulled. */
+/* How the runners process the next item that they pull. */
 struct stg_boundary {
     struct stg_feed_set *feeds;            /* NULL: as the file says */
     struct stg_stage_partition *partition; /* NULL: the pipeline's own */
@@ -109,7 +109,7 @@ struct stg_boundary {
                                   theirs failed */
 };
 
-/* Of the batches. */
+/* The memory of the batches. */
 struct stg_stage_memory {
     struct stg_segment arena;
     struct stg_mirror *mirror; /* of it, on a GPU; NULL: there shall be none. No lock */
@@ -165,7 +165,7 @@ struct stg_stage {
     struct stg_assignments step; /* that the policy emitted last */
 };
 
-/* What the policy decides from. Lock held. */
+/* Returns the state that the policy decides from. Lock held. */
 static inline struct stg_delivery_view stg_view_of(const struct stg_stage *stage)
 {
     return (struct stg_delivery_view){.buffer = &stage->buffer,
@@ -243,15 +243,15 @@ struct stg_work {
     struct stg_profiler *profiler; /* of the runner */
 };
 
-/* Makes what runners wait on, then starts them. On failure some may run: stop and join.
- */
+/* Create what the runners wait on, and start them. On failure some may run: stop and join
+ * them. */
 int stg_runners_init(struct stg_stage *stage, struct stg_err *err);
 int stg_runners_start(struct stg_stage *stage, struct stg_err *err);
 
 /* Joins those that were started, frees everything. Only after a stop. */
 void stg_runners_finish(struct stg_stage *stage);
 
-/* What the data set and the writers have goes. All runners have ended. */
+/* Frees the dataset and the writers. All runners must have ended. */
 void stg_runners_shed(struct stg_stage *stage);
 
 /* ---- call.c ---- */
@@ -294,7 +294,8 @@ struct stg_extent_room {
     uint64_t offset;
 };
 
-/* What is there for a batch at base, and how it grows. *room must outlive *ret. */
+/* Returns the bytes available for a batch at base, and in *ret how to get more. *room
+ * must outlive *ret. */
 uint64_t stg_stage_extent_room(struct stg_stage *stage, const char *base,
                                struct stg_extent_room *room, struct stg_batch_room *ret);
 
@@ -358,7 +359,7 @@ void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
 
 /* ---- assign.c ---- */
 
-/* Takes in what lies in its control page. INVALID_ARGUMENT: the page is broken. */
+/* Reads the client's control page. INVALID_ARGUMENT: the page is broken. */
 int stg_client_drain(struct stg_stage *stage, struct stg_client *client,
                      struct stg_err *err);
 
