@@ -74,7 +74,7 @@ def validation(files, seconds):
     """Decoded, resized with antialias and cropped by torchvision on Pillow's images; no batches, no normalization."""
     import torch
     from PIL import Image
-    from torchvision.transforms.v2 import functional
+    from transforms import functional
     torch.set_num_threads(1)
 
     def one(path):

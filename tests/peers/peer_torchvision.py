@@ -15,14 +15,15 @@ import sys
 
 import numpy as np
 import torch
-import torchvision.transforms.v2.functional as tv
 from PIL import Image, ImageOps
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../bench")]
 import image_files  # noqa: E402
 from peer_elementwise import draw  # noqa: E402
 from peer_images import SIZES, numpy_rng, scalar  # noqa: E402
 from peer_ops import main  # noqa: E402
+from transforms import functional as tv  # noqa: E402
 
 # Where the result is one pixel wide, torch's antialias differs from its own definition (8 x 8 to 4 x 1, for one).
 WIDTHS = SIZES[1:]

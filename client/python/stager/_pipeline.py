@@ -183,7 +183,7 @@ class Dataset:
 
     # ---- steps with functions, which are traced into graphs ----
 
-    def map(self, map_func: Callable[[Element], Any], num_parallel_calls: Optional[int] = None,
+    def map(self, map_func: Callable[[Element], Any], num_parallel_calls: Union[int, str, None] = None,
             deterministic: Optional[bool] = None, **named: Any) -> Dataset:
         """map_func(element) says in ops what becomes of each element. Behind all other steps, and without other
         arguments, it is the pipeline's `graph` and `features`; else a step `map`."""
@@ -194,7 +194,7 @@ class Dataset:
 
     def map_and_batch(self, map_func: Callable[[Element], Any], batch_size: int,
                       num_parallel_batches: Optional[int] = None, drop_remainder: Optional[bool] = None,
-                      num_parallel_calls: Optional[int] = None, **named: Any) -> Dataset:
+                      num_parallel_calls: Union[int, str, None] = None, **named: Any) -> Dataset:
         """`map` and `batch` in one step."""
         given = {"batch_size": batch_size, "num_parallel_batches": num_parallel_batches, "drop_remainder": drop_remainder,
                  "num_parallel_calls": num_parallel_calls, **named}
@@ -230,7 +230,7 @@ class Dataset:
     # ---- steps with readers or other datasets ----
 
     def interleave(self, map_func: Callable[[Dataset], Dataset], cycle_length: Optional[int] = None,
-                   block_length: Optional[int] = None, num_parallel_calls: Optional[int] = None,
+                   block_length: Optional[int] = None, num_parallel_calls: Union[int, str, None] = None,
                    deterministic: Optional[bool] = None, **named: Any) -> Dataset:
         """map_func: `lambda file: file.text_line(skip_header_lines=1)`, a reader and `map`s behind it."""
         return self._interleave("interleave", map_func, {
