@@ -656,12 +656,12 @@ class Graph(case.Case):
 
     def test_a_stream_id_without_effect_is_reported(self):
         rows = stager.range(4).batch(2)
-        for staged, told in (({}, ""), ({"stage_subgraph_stream_id": 2}, "has no effect for trainers that open"),
+        for staged, text in (({}, ""), ({"stage_subgraph_stream_id": 2}, "has no effect for trainers that open"),
                              ({"stage_subgraph_stream_id": 2, "gpu": "cuda:0"}, "2 has no effect: with gpu"),
                              ({"stage_subgraph_stream_id": 2, "gpu": "cuda:0", "compute_device": True}, "has no effect for")):
             advice = [line for line in stager.check(rows.staged(**staged))["advice"] if "stream_id" in line]
-            self.assertEqual(len(advice), 1 if told else 0, advice)
-            self.assertIn(told, "".join(advice))
+            self.assertEqual(len(advice), 1 if text else 0, advice)
+            self.assertIn(text, "".join(advice))
 
     def test_feed_sets_what_the_next_batches_are_made_with(self):
         name = self.apply(

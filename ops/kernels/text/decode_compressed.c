@@ -134,15 +134,17 @@ static int inflate_string(const struct work *work, const uint8_t *bytes, uint64_
 {
     struct inflate_state *state = work->state;
     ret->bytes = 0;
+    if (n == 0)
+        return 0;
+    if (n > UINT32_MAX)
+        return fail(work, err, "it has 4 GiB or more");
+    if (!begins_right(work->plan, bytes, n))
+        return fail(work, err, "it does not begin as one");
     ret->room = 4 * n > LEAST_ROOM ? 4 * n : LEAST_ROOM;
     ret->room = ret->room < work->plan->max_bytes ? ret->room : work->plan->max_bytes;
     ret->data = stg_bump_alloc_raw(work->scratch, ret->room);
     if (ret->data == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    if (n == 0 || n > UINT32_MAX)
-        return n == 0 ? 0 : fail(work, err, "it has 4 GiB or more");
-    if (!begins_right(work->plan, bytes, n))
-        return fail(work, err, "it does not begin as one");
     state->next_in = (uint8_t *)(uintptr_t)bytes;
     state->avail_in = (uint32_t)n;
     int rc = inflate_stream(work, ret, err);

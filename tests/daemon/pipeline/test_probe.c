@@ -164,8 +164,8 @@ static bool is_new(long id)
     return true;
 }
 
-/* A sanitizer and an emulator have threads of their own: the first pthread_create starts
- * the last one. */
+/* Notes the threads of a sanitizer or an emulator. The first pthread_create starts that
+ * of the sanitizer. */
 static void note_threads(void)
 {
     pthread_t thread;
