@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/dataset.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/build.h"
 
 /* ---- life ---- */
+
+/* The last batching step, unless a step after it makes more or fewer items of its
+ * batches. */
+static bool tell_positions(struct stg_dataset *dataset)
+{
+    struct stg_iter *iter = dataset->last;
+    while (iter->impl->is_one_to_one)
+        iter = iter->input;
+    return iter->impl->tell_positions != NULL && iter->impl->tell_positions(iter);
+}
 
 int stg_dataset_create(const struct stg_pipeline_spec *spec,
                        const struct stg_dataset_env *env, struct stg_dataset **ret,
@@ -22,6 +33,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
                                                .n_groups = env->n_groups,
                                                .stopped = env->stopped};
     dataset->n_sharing = 1;
+    stg_position_queue_init(&dataset->positions);
     stg_bump_init(&dataset->bump, 0);
     dataset->fingerprint = spec->fingerprint;
     int rc = stg_quota_create(env->buffer_bytes, &dataset->quota);
@@ -36,6 +48,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
     rc = stg_build_iter(spec, dataset, &dataset->last, err);
     if (rc < 0)
         goto fail;
+    dataset->tells = tell_positions(dataset);
     *ret = dataset;
     return 0;
 
@@ -55,10 +68,23 @@ void stg_dataset_destroy(struct stg_dataset *dataset)
     free(dataset->files);
     stg_bump_finish(&dataset->bump);
     stg_quota_unref(dataset->quota);
+    stg_position_queue_finish(&dataset->positions);
     free(dataset);
 }
 
 /* ---- next ---- */
+
+/* After the item that is handed out. */
+static void set_position(struct stg_dataset *dataset, struct stg_block *block)
+{
+    uint64_t items = ++dataset->n_items;
+    block->position = (struct stg_position){
+        .items = items,
+        .elements = items,
+        .errors = atomic_load_explicit(&dataset->n_errors, memory_order_relaxed)};
+    if (dataset->tells)
+        stg_position_pop(&dataset->positions, &block->position);
+}
 
 int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
                      struct stg_err *err)
@@ -76,6 +102,7 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
         return rc;
     if (block->error.code == 0)
         stg_block_unpack(block);
+    set_position(dataset, block);
     if (dataset->ahead != NULL && block->ahead == NULL) {
         block->ahead = stg_ahead_ref(dataset->ahead);
         block->n_reads = stg_ahead_turn(dataset->ahead);
@@ -83,6 +110,54 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
     *ret = block;
     return 0;
 }
+
+/* ---- seek ---- */
+
+static int too_short(const char *what, uint64_t position, uint64_t n, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_OUT_OF_RANGE,
+                   "the position is after %" PRIu64 " %s of the pass, which has %" PRIu64
+                   ": the data or the steps are not those that the position was taken of",
+                   position, what, n);
+}
+
+static int seek(struct stg_dataset *dataset, const struct stg_position *position,
+                struct stg_err *err)
+{
+    uint64_t n_items;
+    dataset->goal = dataset->tells ? position : NULL;
+    dataset->is_clean = position->errors == 0;
+    int rc = stg_iter_skip(dataset->last, position->items, &n_items, err);
+    dataset->goal = NULL;
+    dataset->is_clean = false;
+    if (rc < 0)
+        return rc;
+    if (dataset->tells && dataset->n_reached < position->elements)
+        return too_short("elements", position->elements, dataset->n_reached, err);
+    if (!dataset->tells && n_items < position->items)
+        return too_short("items", position->items, n_items, err);
+    return 0;
+}
+
+int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *position,
+                     struct stg_err *err)
+{
+    if (dataset->failed == 0 && dataset->n_items > 0)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "the pass has begun: only a new one can be moved to a position");
+    if (dataset->failed == 0)
+        dataset->failed = seek(dataset, position, &dataset->failure);
+    if (dataset->failed < 0) {
+        if (err != NULL)
+            *err = dataset->failure;
+        return dataset->failed;
+    }
+    dataset->n_items = position->items;
+    atomic_fetch_add_explicit(&dataset->n_errors, position->errors, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- reading ahead ---- */
 
 /* Also for a block that took none. */
 #define MIN_AT_ONCE 4

@@ -24,6 +24,20 @@ struct stg_provenance {
     uint64_t record; /* number of the record in its file, from 0; for lines, line - 1 */
 };
 
+/* The place in a pass after an item: what stg_dataset_seek needs to continue there.
+ * `elements` counts what the last batching step has taken from its input, so that another
+ * batch size continues at the right row. It is the number of items if there is no
+ * batching step, or if a step after it is not one item in, one item out (repeat, shuffle,
+ * filter, cache …). Error items are counted, and are never replayed. */
+struct stg_position {
+    uint64_t items;    /* that the pass has yielded, errors included */
+    uint64_t elements; /* up to the first that is in no item yet */
+    uint64_t passed;   /* errors after that one which were items already */
+    /* Not 0 if any step has met an error so far, also one that it dropped. 0 lets a seek
+     * skip what may fail: it has not. */
+    uint64_t errors;
+};
+
 /* A block: n_records records of the step's schema. Before `batch` a record is one row;
  * after it a record is a whole batch. tensors[c].shape is [n_records, component shape…].
  * In a block of several records, each record is one row. A record that has (or may have)
@@ -40,8 +54,9 @@ struct stg_block {
     int64_t n_rows;                    /* also set without provenance */
     const struct stg_provenance *rows; /* one for each row; NULL: no provenance (range) */
     uint64_t epoch;
-    struct stg_ahead *ahead; /* see stg_block_read_ahead; may be NULL */
-    unsigned n_reads;        /* reads that it took */
+    struct stg_position position; /* after this item; stg_dataset_next sets it */
+    struct stg_ahead *ahead;      /* see stg_block_read_ahead; may be NULL */
+    unsigned n_reads;             /* reads that it took */
     struct stg_err error;
     uint64_t bytes; /* of memory, counted on the pipeline's budget */
     void (*destroy)(struct stg_block *block);
@@ -128,6 +143,16 @@ int stg_dataset_infer_step(const struct stg_pipeline_spec *spec,
  * unrefs), 1 at the end, a negative code when the source itself failed: sticky, the pass
  * is over. */
 int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
+                     struct stg_err *err);
+
+/* Moves a new dataset, from which nothing was pulled, to a position: the items that
+ * follow are bit for bit those of a run that was not interrupted. Produces what it cannot
+ * skip (struct stg_iter_impl, skip), and drops it. The position may be the end of the
+ * pass. OUT_OF_RANGE: the pass is shorter; the text has both lengths.
+ * FAILED_PRECONDITION: something was pulled before; or the data has an error where the
+ * position knows of none. Any other code is one of stg_dataset_next. After a failure only
+ * destroy may follow. */
+int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *position,
                      struct stg_err *err);
 
 /* Reads ahead, and splits into lines, data that the dataset of an item needs next. Call

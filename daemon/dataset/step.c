@@ -134,6 +134,50 @@ void stg_iter_trace(struct stg_iter *iter, uint64_t began_ns,
                          });
 }
 
+/* ---- moving forward ---- */
+
+#define REPLAY_RECORDS 1024 /* that are pulled at once */
+
+int stg_iter_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    if (iter->impl->skip != NULL)
+        return iter->impl->skip(iter, n, ret, err);
+    return stg_iter_replay(iter, n, ret, err);
+}
+
+int stg_iter_unexpected(const struct stg_block *error, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "the data is not what the position was taken of: it has an error item "
+                   "where there was none: %.400s",
+                   error->error.text);
+}
+
+int stg_iter_replay(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    int rc = 0;
+    *ret = 0;
+    while (rc == 0 && *ret < n) {
+        uint64_t left = n - *ret;
+        struct stg_block *block;
+        rc = stg_iter_next(iter, left < REPLAY_RECORDS ? (int64_t)left : REPLAY_RECORDS,
+                           &block, err);
+        if (rc != 0)
+            break;
+        bool is_error = block->error.code != 0;
+        *ret += is_error ? 1 : (uint64_t)block->n_records;
+        if (is_error && stg_iter_is_clean(iter))
+            rc = stg_iter_unexpected(block, err);
+        stg_block_unref(block);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+bool stg_iter_left(struct stg_iter *iter, uint64_t *ret)
+{
+    return iter->impl->left != NULL && iter->impl->left(iter, ret);
+}
+
 /* What is left to do is a list; an iterator's inputs are put before the rest of it. */
 void stg_iter_destroy(struct stg_iter *iter)
 {

@@ -12,6 +12,7 @@
 #include "core/trace.h"
 #include "daemon/dataset/activity.h"
 #include "daemon/dataset/dataset.h"
+#include "daemon/dataset/position.h"
 #include "daemon/storage/ahead.h"
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/storage.h"
@@ -32,6 +33,23 @@ struct stg_iter_impl {
     int (*rewind)(struct stg_iter *iter, struct stg_err *err);
     /* Frees the iterator and what it owns, except the inputs. */
     void (*destroy)(struct stg_iter *iter);
+    /* Moves forward as if n records, of which an error is one, had been produced and
+     * dropped. *ret: how many there were, less than n only at the end. The records that
+     * follow are bit for bit those that follow after as many calls of next. Where it can,
+     * it produces none of those n; it must not produce any while the dataset has a goal.
+     * NULL: it produces them (stg_iter_replay). See stg_iter_is_clean. */
+    int (*skip)(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
+    /* Returns whether the number of records that follow is known without producing any,
+     * and sets *ret to it; UINT64_MAX: there is no end. Asked only where
+     * stg_iter_is_clean. NULL: unknown. */
+    bool (*left)(struct stg_iter *iter, uint64_t *ret);
+    /* One record comes out for each that is taken, in order, also for an error. Needs
+     * skip. */
+    bool is_one_to_one;
+    /* Of a batching step: tells the position after each record that it yields from now on
+     * (stg_position_push), and follows the goal of the dataset in skip. Returns whether
+     * it can. NULL: it cannot. */
+    bool (*tell_positions)(struct stg_iter *iter);
 };
 
 /* The first member of an implementation's struct, which is malloc'ed. */
@@ -130,8 +148,15 @@ struct stg_dataset {
     bool has_records;        /* a record has a number and an offset in a file */
     unsigned n_sharing;      /* readers that divide the quota's share for one reader */
     struct stg_iter *last;
-    _Atomic uint64_t n_ignored; /* errors that ignore_errors dropped */
-    int failed;                 /* negative: sticky */
+    uint64_t n_items; /* that were handed out */
+    bool tells;       /* a batching step tells positions */
+    struct stg_position_queue positions;
+    const struct stg_position *goal; /* of a seek while it runs; NULL: none */
+    uint64_t n_reached;              /* elements that the batching step found up to it */
+    bool is_clean;                   /* see stg_iter_is_clean */
+    _Atomic uint64_t n_errors;       /* not 0: a step has met an error */
+    _Atomic uint64_t n_ignored;      /* errors that ignore_errors dropped */
+    int failed;                      /* negative: sticky */
     struct stg_err failure;
 };
 
@@ -191,9 +216,42 @@ static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
     int rc = iter->impl->next(iter, want, ret, err);
     if (activity != NULL)
         atomic_store_explicit(&activity->step, before, memory_order_relaxed);
+    if (rc == 0 && (*ret)->error.code != 0)
+        atomic_fetch_add_explicit(&iter->dataset->n_errors, 1, memory_order_relaxed);
     if (began != 0)
         stg_iter_trace(iter, began, rc == 0 ? *ret : NULL);
     return rc;
+}
+
+/* Moves forward by n records: calls impl.skip, or stg_iter_replay without one. */
+int stg_iter_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
+/* The same by producing the records. For a skip that cannot do without them. */
+int stg_iter_replay(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                    struct stg_err *err);
+/* Returns the failure of a skip that has met an error where stg_iter_is_clean. */
+int stg_iter_unexpected(const struct stg_block *error, struct stg_err *err);
+/* Calls impl.left. */
+bool stg_iter_left(struct stg_iter *iter, uint64_t *ret);
+
+/* Returns whether nothing that is skipped now is an error, nor made of one: the run that
+ * the position comes from has met none. A step for which an error is not a record like
+ * any other (take does not count it, batch lets it pass) skips its input only then. */
+static inline bool stg_iter_is_clean(const struct stg_iter *iter)
+{
+    return iter->dataset->is_clean;
+}
+
+/* Returns a + b, and a * b, or UINT64_MAX if that is more. */
+static inline uint64_t stg_count_add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static inline uint64_t stg_count_mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
 /* Rewinds all inputs of an iterator. */

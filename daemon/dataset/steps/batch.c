@@ -22,8 +22,14 @@ static int batch_make(struct stg_collector *collector, struct stg_block **ret,
 }
 
 static const struct stg_collector_impl batch_collector = {.make = batch_make};
-static const struct stg_iter_impl batch_impl = {stg_collector_next, stg_collector_rewind,
-                                                stg_collector_destroy};
+static const struct stg_iter_impl batch_impl = {
+    .next = stg_collector_next,
+    .rewind = stg_collector_rewind,
+    .destroy = stg_collector_destroy,
+    .skip = stg_collector_skip,
+    .left = stg_collector_left,
+    .tell_positions = stg_collector_tell,
+};
 
 static int batch_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

@@ -182,6 +182,8 @@ static int collect(struct stg_collector *collector, int64_t want, struct stg_blo
     int rc = stg_iter_next(input, want, &block, err);
     if (rc != 0)
         return rc;
+    uint64_t at = collector->n_taken;
+    collector->n_taken += block->error.code != 0 ? 1 : (uint64_t)block->n_records;
     if (block->error.code != 0) {
         *ret = block;
         return 0;
@@ -192,8 +194,24 @@ static int collect(struct stg_collector *collector, int64_t want, struct stg_blo
         collector->refused_at = 0;
         return next_refused(collector, ret, err);
     }
+    if (pieces->n_records == 0) {
+        collector->held_at = at;
+        collector->passed = 0;
+    }
     rc = stg_pieces_add(pieces, block, err);
     return rc < 0 ? stg_step_prefix(collector->iter.step, rc, err) : 0;
+}
+
+/* An error comes before the batch that is collected. Returns whether it is emitted: not
+ * if it was before the position of a seek. */
+static bool passes(struct stg_collector *collector, struct stg_block *error)
+{
+    collector->passed++;
+    if (collector->n_known == 0)
+        return true;
+    collector->n_known--;
+    stg_block_unref(error);
+    return false;
 }
 
 /* Replaces the error of an element that finds no room, if the elements before it hold
@@ -222,28 +240,145 @@ static int too_many(const struct stg_collector *collector, int64_t size, int rc,
     return rc;
 }
 
-int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
-                       struct stg_err *err)
+/* Until there is a batch: 0, and *ret is NULL; or an error that comes before it. */
+static int collect_all(struct stg_collector *collector, int64_t size,
+                       struct stg_block **ret, struct stg_err *err)
 {
-    struct stg_collector *collector = (struct stg_collector *)iter;
     struct stg_pieces *pieces = &collector->pieces;
-    if (collector->refused != NULL)
-        return next_refused(collector, ret, err);
-    int64_t size = collector->sizes->values[collector->now].i;
-    while (pieces->n_records < size) {
-        int rc = collect(collector, size - pieces->n_records, ret, err);
-        if (rc < 0 || *ret != NULL)
+    *ret = NULL;
+    while (collector->refused != NULL || pieces->n_records < size) {
+        int rc = collector->refused != NULL
+                     ? next_refused(collector, ret, err)
+                     : collect(collector, size - pieces->n_records, ret, err);
+        if (rc < 0)
             return too_many(collector, size, rc, err);
+        if (*ret != NULL && passes(collector, *ret))
+            return 0;
+        *ret = NULL;
         if (rc == 0)
             continue;
         if (collector->drop_remainder)
             stg_pieces_clear(pieces);
-        if (pieces->n_records == 0)
-            return 1;
-        break;
+        return pieces->n_records == 0;
     }
-    collector->now = (collector->now + 1) % collector->sizes->n_values;
-    return collector->impl->make(collector, ret, err);
+    return 0;
+}
+
+/* After the record that is emitted next. */
+static int tell(struct stg_collector *collector, struct stg_err *err)
+{
+    bool holds = collector->pieces.n_records > 0;
+    const struct stg_block *refused = collector->refused;
+    int64_t n_refused = refused != NULL ? refused->n_records - collector->refused_at : 0;
+    return stg_position_push(&collector->iter.dataset->positions,
+                             holds ? collector->held_at
+                                   : collector->n_taken - (uint64_t)n_refused,
+                             holds ? collector->passed : 0, err);
+}
+
+int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                       struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    int64_t size = collector->sizes->values[collector->now].i;
+    int rc = collect_all(collector, size, ret, err);
+    if (rc == 0 && *ret == NULL) {
+        collector->now = (collector->now + 1) % collector->sizes->n_values;
+        rc = collector->impl->make(collector, ret, err);
+    }
+    if (rc != 0 || !collector->tells)
+        return rc;
+    rc = tell(collector, err);
+    if (rc < 0)
+        stg_block_unref(*ret);
+    return rc;
+}
+
+/* ---- moving forward ---- */
+
+bool stg_collector_tell(struct stg_iter *iter)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    collector->tells = collector->sizes->n_values == 1;
+    return collector->tells;
+}
+
+/* To the goal of the dataset. The records come after it that a batch held then. */
+static int seek(struct stg_collector *collector, uint64_t n, uint64_t *ret,
+                struct stg_err *err)
+{
+    struct stg_dataset *dataset = collector->iter.dataset;
+    const struct stg_position *goal = dataset->goal;
+    uint64_t reached;
+    int rc = stg_iter_skip(collector->iter.input, goal->elements, &reached, err);
+    if (rc < 0)
+        return rc;
+    dataset->n_reached = collector->n_taken = reached;
+    collector->n_known = goal->passed;
+    *ret = n;
+    return 0;
+}
+
+/* Returns how many elements the next n batches have. */
+static uint64_t count_elements(const struct stg_collector *collector, uint64_t n)
+{
+    const struct stg_attr *sizes = collector->sizes;
+    uint64_t all = 0, rest = 0;
+    for (size_t i = 0; i < sizes->n_values; i++)
+        all = stg_count_add(all, (uint64_t)sizes->values[i].i);
+    for (size_t i = 0; i < n % sizes->n_values; i++)
+        rest = stg_count_add(
+            rest, (uint64_t)sizes->values[(collector->now + i) % sizes->n_values].i);
+    return stg_count_add(stg_count_mul(all, n / sizes->n_values), rest);
+}
+
+/* Returns how many batches n elements make, when no more follow. */
+static uint64_t count_batches(const struct stg_collector *collector, uint64_t n)
+{
+    const struct stg_attr *sizes = collector->sizes;
+    uint64_t all = count_elements(collector, sizes->n_values);
+    uint64_t batches = n / all * sizes->n_values;
+    size_t at = collector->now;
+    for (n %= all; n > 0; at = (at + 1) % sizes->n_values) {
+        uint64_t size = (uint64_t)sizes->values[at].i;
+        batches += n >= size || !collector->drop_remainder;
+        n -= n < size ? n : size;
+    }
+    return batches;
+}
+
+static bool holds_any(const struct stg_collector *collector)
+{
+    return collector->pieces.n_records > 0 || collector->refused != NULL;
+}
+
+int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                       struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    if (iter->dataset->goal != NULL && collector->tells)
+        return seek(collector, n, ret, err);
+    if (!stg_iter_is_clean(iter) || holds_any(collector))
+        return stg_iter_replay(iter, n, ret, err);
+    uint64_t want = count_elements(collector, n), got;
+    int rc = stg_iter_skip(iter->input, want, &got, err);
+    if (rc < 0)
+        return rc;
+    collector->n_taken += got;
+    *ret = got == want ? n : count_batches(collector, got);
+    collector->now = (collector->now + *ret) % collector->sizes->n_values;
+    return 0;
+}
+
+bool stg_collector_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct stg_collector *collector = (struct stg_collector *)iter;
+    uint64_t n;
+    if (collector->refused != NULL || !stg_iter_left(iter->input, &n))
+        return false;
+    n = stg_count_add(n, (uint64_t)collector->pieces.n_records);
+    *ret = n == UINT64_MAX ? n : count_batches(collector, n);
+    return true;
 }
 
 int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err)
@@ -253,6 +388,9 @@ int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err)
     stg_block_unref(collector->refused);
     collector->refused = NULL;
     collector->now = 0;
+    collector->n_taken = collector->passed = collector->n_known = 0;
+    if (collector->tells)
+        stg_position_clear(&iter->dataset->positions);
     return iter->input->impl->rewind(iter->input, err);
 }
 

@@ -34,6 +34,12 @@ struct stg_collector {
     struct stg_block *refused; /* its records from refused_at on still become errors */
     int64_t refused_at;
     struct stg_err refusal;
+
+    bool tells;       /* the position after each record */
+    uint64_t n_taken; /* elements of the input, errors included */
+    uint64_t held_at; /* the number of the first one in pieces */
+    uint64_t passed;  /* errors that were emitted since then */
+    uint64_t n_known; /* errors to come that were emitted before the position of a seek */
 };
 
 /* Check the arguments of infer: batch_size, and (check_ranks) room for one dimension. */
@@ -61,10 +67,14 @@ int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces,
 void stg_collector_init(struct stg_collector *collector,
                         const struct stg_collector_impl *impl);
 
-/* For the iterator's next and rewind. */
+/* Implement the iterator. */
 int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                        struct stg_err *err);
 int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err);
+int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                       struct stg_err *err);
+bool stg_collector_left(struct stg_iter *iter, uint64_t *ret);
+bool stg_collector_tell(struct stg_iter *iter);
 void stg_collector_destroy(struct stg_iter *iter);
 
 /* Returns the records of the pieces (at least 1) as one record, or an error block that

@@ -43,8 +43,14 @@ static int padded_check(const struct stg_collector *collector,
 }
 
 static const struct stg_collector_impl padded_collector = {padded_make, padded_check};
-static const struct stg_iter_impl padded_impl = {stg_collector_next, stg_collector_rewind,
-                                                 stg_collector_destroy};
+static const struct stg_iter_impl padded_impl = {
+    .next = stg_collector_next,
+    .rewind = stg_collector_rewind,
+    .destroy = stg_collector_destroy,
+    .skip = stg_collector_skip,
+    .left = stg_collector_left,
+    .tell_positions = stg_collector_tell,
+};
 
 static int padded_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,

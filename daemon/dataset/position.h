@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The positions of items between the batching step, which knows them, and the dataset,
+ * which hands the items out: the steps in between may hold some, on threads of their own.
+ * They yield one record for each that they take, in order. Any thread.
+ */
+#ifndef STG_DAEMON_POSITION_H
+#define STG_DAEMON_POSITION_H
+
+#include <pthread.h>
+
+#include "daemon/dataset/dataset.h"
+
+struct stg_position_queue {
+    pthread_mutex_t lock;      /* guards what follows */
+    struct stg_position *ring; /* elements and passed are set */
+    size_t first, n, size;
+};
+
+void stg_position_queue_init(struct stg_position_queue *queue);
+void stg_position_queue_finish(struct stg_position_queue *queue);
+
+/* Appends the position after an item. RESOURCE_EXHAUSTED. */
+int stg_position_push(struct stg_position_queue *queue, uint64_t elements,
+                      uint64_t passed, struct stg_err *err);
+/* Removes the first one, and sets elements and passed of *ret. Without one: sets
+ * nothing. */
+void stg_position_pop(struct stg_position_queue *queue, struct stg_position *ret);
+/* Removes all. */
+void stg_position_clear(struct stg_position_queue *queue);
+
+#endif
