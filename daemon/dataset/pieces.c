@@ -24,6 +24,14 @@ int stg_pieces_add(struct stg_pieces *pieces, struct stg_block *block,
     return 0;
 }
 
+uint64_t stg_pieces_count(const struct stg_pieces *pieces)
+{
+    uint64_t n = (uint64_t)pieces->n_records;
+    for (size_t i = pieces->first; i < pieces->n; i++)
+        n += pieces->blocks[i]->error.code != 0;
+    return n;
+}
+
 int stg_pieces_take(struct stg_pieces *pieces, struct stg_quota *quota, int64_t want,
                     struct stg_block **ret, struct stg_err *err)
 {

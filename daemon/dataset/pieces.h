@@ -26,6 +26,9 @@ static inline bool stg_pieces_any(const struct stg_pieces *pieces)
     return pieces->first < pieces->n;
 }
 
+/* Returns how many records and errors are there. */
+uint64_t stg_pieces_count(const struct stg_pieces *pieces);
+
 /* Takes the first block, or, when it has more than want records, that many of it. There
  * must be one. */
 int stg_pieces_take(struct stg_pieces *pieces, struct stg_quota *quota, int64_t want,

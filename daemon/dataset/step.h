@@ -153,7 +153,7 @@ struct stg_dataset {
     struct stg_position_queue positions;
     const struct stg_position *goal; /* of a seek while it runs; NULL: none */
     uint64_t n_reached;              /* elements that the batching step found up to it */
-    bool is_clean;                   /* see stg_iter_is_clean */
+    _Atomic bool is_clean;           /* see stg_iter_is_clean */
     _Atomic uint64_t n_errors;       /* not 0: a step has met an error */
     _Atomic uint64_t n_ignored;      /* errors that ignore_errors dropped */
     int failed;                      /* negative: sticky */

@@ -67,6 +67,8 @@ GOALS = [
      "64 objects that take 50 ms to the first byte, 100 MB/s a connection: 16 at once over one at a time"),
     ("bench_remote", "ratio_of_possible", 0.9, "the same over 16 connections, or over the parser where that is slower"),
     ("bench_remote", "ratio_stalled", 0.9, "`deterministic: false` with one object that never comes, over none"),
+    ("bench_resume", "window_ratio", None,
+     "from a position to batch 1,000,000 of 100 million records, shuffled by a window of 65,536, over a replay"),
     ("shuffle_tensorflow", "fill_ratio", None,
      "a shuffle of a million lines: time until the first batch, tf.data's over ours"),
     ("shuffle_tensorflow", "memory_ratio", None, "memory that it takes, tf.data's over ours"),

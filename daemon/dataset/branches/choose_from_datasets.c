@@ -84,8 +84,12 @@ static void choose_destroy(struct stg_iter *iter)
     stg_directed_destroy(iter);
 }
 
-static const struct stg_iter_impl choose_impl = {stg_directed_next, choose_rewind,
-                                                 choose_destroy};
+static const struct stg_iter_impl choose_impl = {
+    .next = stg_directed_next,
+    .rewind = choose_rewind,
+    .destroy = choose_destroy,
+    .skip = stg_directed_skip,
+};
 
 static int choose_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,

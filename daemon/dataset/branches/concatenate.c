@@ -27,8 +27,44 @@ static int concatenate_rewind(struct stg_iter *iter, struct stg_err *err)
     return stg_iter_rewind_inputs(iter, err);
 }
 
-static const struct stg_iter_impl concatenate_impl = {concatenate_next,
-                                                      concatenate_rewind, stg_iter_free};
+static int concatenate_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                            struct stg_err *err)
+{
+    struct concatenate *concatenate = (struct concatenate *)iter;
+    *ret = 0;
+    while (concatenate->at != NULL) {
+        uint64_t got, want = n - *ret;
+        int rc = stg_iter_skip(concatenate->at, want, &got, err);
+        if (rc < 0)
+            return rc;
+        *ret += got;
+        if (got == want)
+            break;
+        concatenate->at = concatenate->at->sibling;
+    }
+    return 0;
+}
+
+static bool concatenate_left(struct stg_iter *iter, uint64_t *ret)
+{
+    struct stg_iter *input = ((struct concatenate *)iter)->at;
+    *ret = 0;
+    for (; input != NULL; input = input->sibling) {
+        uint64_t n;
+        if (!stg_iter_left(input, &n))
+            return false;
+        *ret = stg_count_add(*ret, n);
+    }
+    return true;
+}
+
+static const struct stg_iter_impl concatenate_impl = {
+    .next = concatenate_next,
+    .rewind = concatenate_rewind,
+    .destroy = stg_iter_free,
+    .skip = concatenate_skip,
+    .left = concatenate_left,
+};
 
 static int concatenate_create(struct stg_dataset *dataset, const struct stg_step *step,
                               const struct stg_schema *schema, struct stg_iter *input,

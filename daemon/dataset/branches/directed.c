@@ -95,6 +95,93 @@ int stg_directed_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     return rc < 0 ? stg_step_prefix(iter->step, rc, err) : 0;
 }
 
+/* ---- moving forward ---- */
+
+static uint64_t held(const struct stg_directed_input *input)
+{
+    const struct stg_cursor *cursor = &input->cursor;
+    return cursor->block != NULL ? (uint64_t)(cursor->block->n_records - cursor->at) : 0;
+}
+
+/* Where each input ends has to be known: the draws after that depend on it. */
+static bool can_skip(struct stg_directed *directed)
+{
+    bool ok = stg_iter_is_clean(&directed->iter) && directed->mix.n_records == 0 &&
+              directed->error == NULL && directed->failed == 0;
+    for (size_t i = 0; ok && i < directed->n; i++) {
+        struct stg_directed_input *input = &directed->inputs[i];
+        input->n_left = input->n_skipped = 0;
+        ok = input->ended || stg_iter_left(input->iter, &input->n_left);
+        input->n_left = stg_count_add(input->n_left, held(input));
+    }
+    return ok;
+}
+
+/* One element. 1: there are no more; 2: an input has ended, and gave none. */
+static int draw(struct stg_directed *directed, struct stg_err *err)
+{
+    int rc = 0;
+    if (directed->chosen == NONE)
+        rc = directed->choose(directed, &directed->chosen, err);
+    if (rc == 2) {
+        rc = stg_iter_unexpected(directed->error, err);
+        stg_block_unref(directed->error);
+        directed->error = NULL;
+    }
+    directed->over |= rc == 1;
+    if (rc != 0)
+        return rc;
+    struct stg_directed_input *input = &directed->inputs[directed->chosen];
+    if (input->n_left == 0)
+        return input_ended(directed, input) ? 1 : 2;
+    input->n_left -= input->n_left < UINT64_MAX;
+    input->n_skipped++;
+    directed->chosen = NONE;
+    return 0;
+}
+
+static int skip_input(struct stg_directed *directed, struct stg_directed_input *input,
+                      struct stg_err *err)
+{
+    uint64_t n_held = held(input), got;
+    if (input->n_skipped < n_held) {
+        input->cursor.at += (int64_t)input->n_skipped;
+        return 0;
+    }
+    stg_cursor_clear(&input->cursor);
+    uint64_t n = input->n_skipped - n_held;
+    int rc = n > 0 ? stg_iter_skip(input->iter, n, &got, err) : 0;
+    if (rc == 0 && n > 0 && got < n)
+        rc = stg_step_err(directed->iter.step, -STAGER_FAILED_PRECONDITION, err,
+                          "the data is not what the position was taken of: an input has "
+                          "ended early");
+    return rc;
+}
+
+#define DRAWS 65536 /* between two looks at a stop */
+
+int stg_directed_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct stg_directed *directed = (struct stg_directed *)iter;
+    if (!can_skip(directed))
+        return stg_iter_replay(iter, n, ret, err);
+    int rc = 0;
+    *ret = 0;
+    for (uint64_t i = 0; *ret < n && !directed->over; i++) {
+        rc = i % DRAWS == 0 ? stg_iter_stopped(iter, err) : 0;
+        if (rc == 0)
+            rc = draw(directed, err);
+        if (rc < 0)
+            return rc;
+        *ret += rc == 0;
+    }
+    rc = 0;
+    for (size_t i = 0; rc == 0 && i < directed->n; i++)
+        rc = skip_input(directed, &directed->inputs[i], err);
+    return rc;
+}
+
 void stg_directed_forget(struct stg_directed *directed)
 {
     for (size_t i = 0; i < directed->n; i++) {

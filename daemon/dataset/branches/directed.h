@@ -16,6 +16,7 @@ struct stg_directed_input {
     struct stg_iter *iter;
     struct stg_cursor cursor;
     bool ended;
+    uint64_t n_left, n_skipped; /* while it is skipped */
 };
 
 /* The first member of an implementation's struct; zeroed except for what
@@ -46,6 +47,10 @@ void *stg_directed_create(size_t bytes, const struct stg_iter_impl *impl,
 
 /* Implements stg_iter_impl.next. */
 int stg_directed_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                      struct stg_err *err);
+
+/* Implements stg_iter_impl.skip: draws, without the elements. */
+int stg_directed_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                       struct stg_err *err);
 
 /* Resets the positions in the inputs, without rewinding them. */

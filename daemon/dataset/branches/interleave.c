@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/branches/interleave_order.h"
 #include "daemon/dataset/branches/mix.h"
 #include "daemon/dataset/branches/parallel_readers.h"
 
@@ -26,6 +27,12 @@ struct slot {
     struct stg_cursor cursor;
 };
 
+/* A file that was pulled before a slot wants it. */
+struct path {
+    struct stg_block *block; /* NULL: used */
+    uint64_t n_records;
+};
+
 struct interleave {
     struct stg_iter iter;
     struct stg_parallel_readers *readers;
@@ -40,6 +47,8 @@ struct interleave {
      * A ring of n_readers. */
     uint32_t *ring;
     uint32_t first_ahead, n_ahead, n_free;
+    struct path *paths; /* those from first_path on come before the input's next */
+    size_t first_path, n_paths, paths_size;
     bool input_ended;
     int input_failed; /* once a slot wants the next file */
     struct stg_err failure;
@@ -138,15 +147,25 @@ static uint32_t *ring_at(struct interleave *il, uint32_t i)
     return &il->ring[(il->first_ahead + i) % il->n_readers];
 }
 
+/* The next file. 1: there is none. */
+static int next_path(struct interleave *il, struct stg_block **ret, struct stg_err *err)
+{
+    if (il->first_path == il->n_paths)
+        return stg_iter_next(il->iter.input, 1, ret, err);
+    struct path *path = &il->paths[il->first_path++];
+    *ret = path->block;
+    path->block = NULL;
+    return 0;
+}
+
 /* The next file to a free reader. 1: there is none. */
 static int open_next(struct interleave *il, struct stg_err *err)
 {
-    struct stg_iter *input = il->iter.input;
     struct stg_block *path;
-    int rc = stg_iter_next(input, 1, &path, err);
+    int rc = next_path(il, &path, err);
     if (rc != 0)
         return rc;
-    rc = stg_parallel_readers_start(il->readers, *ring_at(il, il->n_ahead), path, err);
+    rc = stg_parallel_readers_start(il->readers, *ring_at(il, il->n_ahead), path, 0, err);
     if (rc < 0)
         return rc;
     il->n_ahead++;
@@ -342,6 +361,9 @@ static void forget(struct interleave *il)
     stg_mix_clear(&il->mix);
     stg_block_unref(il->error);
     il->error = NULL;
+    for (size_t i = 0; i < il->n_paths; i++)
+        stg_block_unref(il->paths[i].block);
+    il->first_path = il->n_paths = 0;
     il->first_ahead = il->n_ahead = il->n_open = il->at = 0;
     il->n_free = il->n_readers;
     il->left = il->block_length;
@@ -364,11 +386,154 @@ static void interleave_destroy(struct stg_iter *iter)
     stg_mix_finish(&il->mix);
     free(il->slots);
     free(il->ring);
+    free(il->paths);
     free(il);
 }
 
-static const struct stg_iter_impl interleave_impl = {interleave_next, interleave_rewind,
-                                                     interleave_destroy};
+/* ---- moving forward ---- */
+
+/* So many files are looked at, at most: their names take memory. */
+#define MAX_COUNTED 65536
+
+enum { UNKNOWN = 2 }; /* a file has a number of records that is not known */
+
+static bool is_fresh(const struct interleave *il)
+{
+    return il->n_open == 0 && il->n_ahead == 0 && il->first_path == 0 &&
+           !il->input_ended && il->input_failed == 0 && il->mix.n_records == 0 &&
+           il->error == NULL;
+}
+
+static int grow_paths(struct interleave *il, struct stg_err *err)
+{
+    size_t size = il->paths_size > 0 ? 2 * il->paths_size : 64;
+    struct path *paths = realloc(il->paths, size * sizeof(*paths));
+    if (paths == NULL)
+        return stg_step_err(il->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    il->paths = paths;
+    il->paths_size = size;
+    return 0;
+}
+
+/* Pulls one more file, and counts it. */
+static int pull_path(struct interleave *il, struct stg_err *err)
+{
+    struct stg_block *block;
+    if (il->n_paths == MAX_COUNTED)
+        return UNKNOWN;
+    int rc = il->n_paths == il->paths_size ? grow_paths(il, err) : 0;
+    if (rc == 0)
+        rc = stg_iter_next(il->iter.input, 1, &block, err);
+    if (rc != 0)
+        return rc;
+    struct path *path = &il->paths[il->n_paths++];
+    *path = (struct path){.block = block, .n_records = UINT64_MAX};
+    rc = block->error.code != 0
+             ? 1
+             : stg_parallel_readers_count(il->readers, block, &path->n_records, err);
+    return rc == 1 ? UNKNOWN : rc;
+}
+
+static int count_file(void *owner, uint64_t file, uint64_t *ret, struct stg_err *err)
+{
+    struct interleave *il = owner;
+    int rc = 0;
+    while (rc == 0 && file >= il->n_paths)
+        rc = pull_path(il, err);
+    if (rc != 0)
+        return rc;
+    *ret = il->paths[file].n_records;
+    return *ret == UINT64_MAX ? UNKNOWN : 0;
+}
+
+/* Opens the files that are in the slots now, where they have come to. */
+static int open_slots(struct interleave *il, const struct stg_interleave_order *order,
+                      struct stg_err *err)
+{
+    for (uint32_t i = 0; i < il->n_slots; i++) {
+        const struct stg_interleave_slot *slot = &order->slots[i];
+        if (slot->file == UINT64_MAX)
+            continue;
+        uint32_t reader = *ring_at(il, 0);
+        struct stg_block *block = il->paths[slot->file].block;
+        il->paths[slot->file].block = NULL;
+        int rc =
+            stg_parallel_readers_start(il->readers, reader, block, slot->n_done, err);
+        if (rc < 0)
+            return rc;
+        il->slots[i].reader = reader;
+        il->first_ahead = (il->first_ahead + 1) % il->n_readers;
+        il->n_free--;
+        il->n_open++;
+    }
+    for (; il->first_path < order->n_files; il->first_path++) {
+        stg_block_unref(il->paths[il->first_path].block);
+        il->paths[il->first_path].block = NULL;
+    }
+    il->at = order->at;
+    il->left = (int64_t)order->left;
+    return 0;
+}
+
+/* UNKNOWN: nothing has changed. */
+static int skip_files(struct interleave *il, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct stg_interleave_order order = {
+        .slots = calloc(il->n_slots, sizeof(order.slots[0])),
+        .n_slots = il->n_slots,
+        .block_length = (uint64_t)il->block_length,
+        .count = count_file,
+        .owner = il,
+    };
+    if (order.slots == NULL)
+        return stg_step_err(il->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
+                            "out of memory");
+    stg_interleave_order_begin(&order);
+    int rc = stg_interleave_order_skip(&order, n, ret, err);
+    if (rc == 0)
+        rc = open_slots(il, &order, err);
+    free(order.slots);
+    return rc;
+}
+
+static int interleave_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                           struct stg_err *err)
+{
+    struct interleave *il = (struct interleave *)iter;
+    int rc = UNKNOWN;
+    if (n > 0 && stg_iter_is_clean(iter) && !il->sloppy && is_fresh(il))
+        rc = skip_files(il, n, ret, err);
+    return rc == UNKNOWN ? stg_iter_replay(iter, n, ret, err) : rc;
+}
+
+static bool interleave_left(struct stg_iter *iter, uint64_t *ret)
+{
+    struct interleave *il = (struct interleave *)iter;
+    uint64_t n_files;
+    int rc = 0;
+    if (!is_fresh(il) || !stg_iter_left(iter->input, &n_files))
+        return false;
+    *ret = n_files == UINT64_MAX ? n_files : 0;
+    if (n_files > MAX_COUNTED)
+        return n_files == UINT64_MAX;
+    for (uint64_t file = 0; rc == 0; file++) {
+        uint64_t n;
+        rc = count_file(il, file, &n, &il->failure);
+        *ret += rc == 0 ? n : 0;
+    }
+    il->input_failed = rc < 0 ? rc : 0;
+    return rc == 1;
+}
+
+static const struct stg_iter_impl interleave_impl = {
+    .next = interleave_next,
+    .rewind = interleave_rewind,
+    .destroy = interleave_destroy,
+    .skip = interleave_skip,
+    .left = interleave_left,
+};
 
 static int make_readers(struct interleave *il, const struct arguments *args,
                         struct stg_err *err)

@@ -37,11 +37,12 @@ struct reader {
     struct stg_iter *iter; /* reads from one; NULL: not made yet. Belongs to the thread
                               that runs the reader */
     enum state state;
-    bool counted;      /* among those that are runnable */
-    bool fresh;        /* the reader is still at the file before */
-    bool ended;        /* the reader has no more */
-    bool taken;        /* from, since it started */
-    uint64_t sequence; /* when it started */
+    bool counted;       /* among those that are runnable */
+    bool fresh;         /* the reader is still at the file before */
+    bool ended;         /* the reader has no more */
+    bool taken;         /* from, since it started */
+    uint64_t n_skipped; /* records, before the first */
+    uint64_t sequence;  /* when it started */
     struct stg_block *blocks[MAX_BLOCKS];
     unsigned n_blocks;
     int64_t n_records; /* in them */
@@ -73,6 +74,7 @@ struct stg_parallel_readers {
     struct stg_err failure; /* of the reader that failed first */
     struct thread *threads;
     unsigned n_threads;
+    struct reader counter; /* counts the records of files, and reads none */
     struct reader readers[];
 };
 
@@ -156,6 +158,21 @@ static bool is_done(const struct stg_parallel_readers *readers,
     return readers->config.n_readers > 1 && reader->one->asked_again;
 }
 
+/* To its file, behind the records that are skipped. */
+static int begin(const struct stg_parallel_readers *readers, struct reader *reader,
+                 struct stg_err *failure)
+{
+    uint64_t n = reader->n_skipped, got = 0;
+    int rc = reader->iter->impl->rewind(reader->iter, failure);
+    if (rc == 0 && n > 0)
+        rc = stg_iter_skip(reader->iter, n, &got, failure);
+    if (rc == 0 && got < n)
+        rc = stg_step_err(readers->config.step, -STAGER_FAILED_PRECONDITION, failure,
+                          "the data is not what the position was taken of: a file has "
+                          "ended early");
+    return rc;
+}
+
 /* The next block of the reader, without the lock. After a failure its reader is of no
  * more use. */
 static int read_block(struct stg_parallel_readers *readers, struct reader *reader,
@@ -164,7 +181,7 @@ static int read_block(struct stg_parallel_readers *readers, struct reader *reade
 {
     int rc = 0;
     if (reader->fresh)
-        rc = reader->iter->impl->rewind(reader->iter, failure);
+        rc = begin(readers, reader, failure);
     if (rc == 0)
         rc = stg_iter_next(reader->iter, want, ret, failure);
     *ret_ended = rc != 0 || is_done(readers, reader);
@@ -308,7 +325,8 @@ static int make_reader(struct stg_parallel_readers *readers, struct reader *read
 }
 
 int stg_parallel_readers_start(struct stg_parallel_readers *readers, unsigned i,
-                               struct stg_block *path, struct stg_err *err)
+                               struct stg_block *path, uint64_t n_skipped,
+                               struct stg_err *err)
 {
     struct reader *reader = &readers->readers[i];
     assert(reader->state == FREE);
@@ -326,6 +344,7 @@ int stg_parallel_readers_start(struct stg_parallel_readers *readers, unsigned i,
     reader->ended = is_error;
     reader->fresh = true;
     reader->failed = false;
+    reader->n_skipped = n_skipped;
     reader->sequence = readers->n_started++;
     if (is_error)
         reader->blocks[reader->n_blocks++] = path;
@@ -336,6 +355,18 @@ int stg_parallel_readers_start(struct stg_parallel_readers *readers, unsigned i,
     wake_one(readers);
     pthread_mutex_unlock(&readers->lock);
     return 0;
+}
+
+int stg_parallel_readers_count(struct stg_parallel_readers *readers,
+                               struct stg_block *path, uint64_t *ret, struct stg_err *err)
+{
+    struct reader *counter = &readers->counter;
+    int rc = counter->iter == NULL ? make_reader(readers, counter, err) : 0;
+    if (rc < 0)
+        return rc;
+    stg_single_path_set(counter->one, stg_block_ref(path));
+    rc = counter->iter->impl->rewind(counter->iter, err);
+    return rc < 0 ? rc : !stg_iter_left(counter->iter, ret);
 }
 
 /* ---- taking ---- */
@@ -563,6 +594,7 @@ void stg_parallel_readers_destroy(struct stg_parallel_readers *readers)
         reader_clear(readers, &readers->readers[i]);
         stg_iter_destroy(readers->readers[i].iter);
     }
+    stg_iter_destroy(readers->counter.iter);
     pthread_cond_destroy(&readers->finished);
     pthread_cond_destroy(&readers->work);
     pthread_cond_destroy(&readers->more);

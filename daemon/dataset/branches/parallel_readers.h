@@ -39,11 +39,19 @@ int stg_parallel_readers_create(const struct stg_parallel_readers_config *config
 void stg_parallel_readers_destroy(
     struct stg_parallel_readers *readers); /* NULL is allowed */
 
-/* Begins with a file: `path` is a block of one record, or an error block, which then is
- * all there is. Takes the block, also on failure. The reader must be new or at its end.
+/* Begins with a file, behind its first n_skipped records: `path` is a block of one
+ * record, or an error block, which then is all there is. Takes the block, also on
+ * failure. The reader must be new or at its end.
  */
 int stg_parallel_readers_start(struct stg_parallel_readers *readers, unsigned reader,
-                               struct stg_block *path, struct stg_err *err);
+                               struct stg_block *path, uint64_t n_skipped,
+                               struct stg_err *err);
+
+/* Sets *ret to the number of records of a file, if it is known without reading it; 1: it
+ * is not. The caller keeps `path`, a block of one record. */
+int stg_parallel_readers_count(struct stg_parallel_readers *readers,
+                               struct stg_block *path, uint64_t *ret,
+                               struct stg_err *err);
 
 /* What the reader has next: an enum stg_reader_answer. A file that cannot be opened or
  * read is an error block, and then the end. Without `wait` the answer may be

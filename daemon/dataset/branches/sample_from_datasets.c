@@ -104,8 +104,12 @@ static void sample_destroy(struct stg_iter *iter)
     stg_directed_destroy(iter);
 }
 
-static const struct stg_iter_impl sample_impl = {stg_directed_next, sample_rewind,
-                                                 sample_destroy};
+static const struct stg_iter_impl sample_impl = {
+    .next = stg_directed_next,
+    .rewind = sample_rewind,
+    .destroy = sample_destroy,
+    .skip = stg_directed_skip,
+};
 
 static int sample_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,

@@ -187,7 +187,74 @@ static void zip_destroy(struct stg_iter *iter)
     free(zip);
 }
 
-static const struct stg_iter_impl zip_impl = {zip_next, zip_rewind, zip_destroy};
+/* ---- moving forward ---- */
+
+static uint64_t left_in(const struct stg_cursor *cursor)
+{
+    return cursor->block != NULL ? (uint64_t)(cursor->block->n_records - cursor->at) : 0;
+}
+
+/* One input, by up to n records. */
+static int skip_input(struct stg_cursor *cursor, struct stg_iter *input, uint64_t n,
+                      uint64_t *ret, struct stg_err *err)
+{
+    uint64_t n_held = left_in(cursor), n_more;
+    if (n_held > n) {
+        move_on(cursor, (int64_t)n);
+        *ret = n;
+        return 0;
+    }
+    stg_cursor_clear(cursor);
+    int rc = stg_iter_skip(input, n - n_held, &n_more, err);
+    *ret = n_held + n_more;
+    return rc;
+}
+
+/* With errors it depends on the input that ends first whether one of another input is
+ * emitted after the last record. */
+static int zip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    struct zip *zip = (struct zip *)iter;
+    struct stg_iter *input = iter->input;
+    if (!stg_iter_is_clean(iter))
+        return stg_iter_replay(iter, n, ret, err);
+    *ret = zip->ended ? 0 : n;
+    for (size_t i = 0; !zip->ended && i < zip->n; i++, input = input->sibling) {
+        uint64_t got;
+        int rc = skip_input(&zip->cursors[i], input, *ret, &got, err);
+        if (rc < 0)
+            return rc;
+        *ret = got < *ret ? got : *ret;
+    }
+    if (*ret < n && !zip->ended) {
+        zip->ended = true;
+        forget(zip);
+    }
+    return 0;
+}
+
+static bool zip_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct zip *zip = (struct zip *)iter;
+    const struct stg_iter *input = iter->input;
+    *ret = zip->ended ? 0 : UINT64_MAX;
+    for (size_t i = 0; i < zip->n; i++, input = input->sibling) {
+        uint64_t n;
+        if (!stg_iter_left((struct stg_iter *)input, &n))
+            return false;
+        n = stg_count_add(n, left_in(&zip->cursors[i]));
+        *ret = n < *ret ? n : *ret;
+    }
+    return true;
+}
+
+static const struct stg_iter_impl zip_impl = {
+    .next = zip_next,
+    .rewind = zip_rewind,
+    .destroy = zip_destroy,
+    .skip = zip_skip,
+    .left = zip_left,
+};
 
 static int zip_create(struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,

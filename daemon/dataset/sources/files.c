@@ -398,7 +398,30 @@ static void files_destroy(struct stg_iter *iter)
     free(iter);
 }
 
-static const struct stg_iter_impl files_impl = {files_next, files_rewind, files_destroy};
+static bool files_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct files *files = (struct files *)iter;
+    *ret = files->n - files->at;
+    return true;
+}
+
+static int files_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct files *files = (struct files *)iter;
+    uint32_t left = files->n - files->at;
+    *ret = n < left ? n : left;
+    files->at += (uint32_t)*ret;
+    return 0;
+}
+
+static const struct stg_iter_impl files_impl = {
+    .next = files_next,
+    .rewind = files_rewind,
+    .destroy = files_destroy,
+    .skip = files_skip,
+    .left = files_left,
+};
 
 static int files_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

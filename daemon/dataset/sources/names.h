@@ -25,9 +25,10 @@ struct stg_names {
     const struct stg_step *step;
     const struct stg_file_user *identity;
     struct stg_ahead *ahead; /* owned; NULL: none is opened before its turn */
-    struct stg_name queue[STG_MAX_NAMES];
-    unsigned first, n;
-    int ended; /* not 0: what the input said behind the last of them */
+    struct stg_name *queue;  /* a ring */
+    size_t first, n, size;
+    size_t n_planned; /* of them: the first, whose opens are planned */
+    int ended;        /* not 0: what the input said behind the last of them */
     struct stg_err failure;
 };
 
@@ -38,7 +39,13 @@ struct stg_names {
 int stg_names_next(struct stg_names *names, struct stg_name *ret,
                    struct stg_source **ret_source, struct stg_err *err);
 
-/* Forgets what is known, for the input to begin anew or to end. */
+/* Pulls names until there are n, or the input has no more. Returns how many there are. */
+size_t stg_names_pull(struct stg_names *names, size_t n);
+/* Returns name number i of those that are pulled. */
+const struct stg_name *stg_names_at(const struct stg_names *names, size_t i);
+
+/* Forgets what is known, for the input to begin anew. finish frees the memory too. */
 void stg_names_clear(struct stg_names *names);
+void stg_names_finish(struct stg_names *names);
 
 #endif

@@ -80,7 +80,30 @@ static int range_rewind(struct stg_iter *iter, struct stg_err *err)
     return 0;
 }
 
-static const struct stg_iter_impl range_impl = {range_next, range_rewind, stg_iter_free};
+static bool range_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct range *range = (struct range *)iter;
+    *ret = range->n - range->at;
+    return true;
+}
+
+static int range_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct range *range = (struct range *)iter;
+    uint64_t left = range->n - range->at;
+    *ret = n < left ? n : left;
+    range->at += *ret;
+    return 0;
+}
+
+static const struct stg_iter_impl range_impl = {
+    .next = range_next,
+    .rewind = range_rewind,
+    .destroy = stg_iter_free,
+    .skip = range_skip,
+    .left = range_left,
+};
 
 static int range_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

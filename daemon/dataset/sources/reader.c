@@ -474,6 +474,7 @@ static void reader_destroy(struct stg_iter *iter)
 {
     struct reader *reader = (struct reader *)iter;
     forget(reader);
+    stg_names_finish(&reader->names);
     if (reader->format_reader != NULL)
         reader->config.format->destroy(reader->format_reader);
     free(reader->begin);

@@ -435,7 +435,70 @@ static void cache_destroy(struct stg_iter *iter)
     free(cache);
 }
 
-static const struct stg_iter_impl cache_impl = {cache_next, cache_rewind, cache_destroy};
+/* ---- moving forward ---- */
+
+/* Past n records at most of the next block. Returns how many. */
+static uint64_t pass(struct cache *cache, uint64_t n)
+{
+    const struct stg_block *block = cache->blocks[cache->at_block];
+    uint64_t left = (uint64_t)(block->n_records - cache->at);
+    if (left <= n) {
+        cache->at_block++;
+        cache->at = 0;
+        return block->error.code != 0 ? 1 : left;
+    }
+    cache->at += (int64_t)n;
+    return n;
+}
+
+/* What is not kept yet has to be made: the next iteration needs it. */
+static int skip_in_memory(struct cache *cache, uint64_t n, uint64_t *ret,
+                          struct stg_err *err)
+{
+    int rc = cache->looked ? 0 : look(cache, err);
+    if (rc < 0)
+        return stg_step_prefix(cache->iter.step, rc, err);
+    while (*ret < n) {
+        rc = stg_iter_stopped(&cache->iter, err);
+        if (rc == 0 && cache->at_block == cache->n_blocks && !cache->ended)
+            rc = pull_and_keep(cache, 1, err);
+        if (rc < 0)
+            return rc;
+        if (cache->at_block == cache->n_blocks)
+            return 0;
+        *ret += pass(cache, n - *ret);
+    }
+    return 0;
+}
+
+static int cache_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct cache *cache = (struct cache *)iter;
+    *ret = 0;
+    return cache->filename != NULL ? stg_iter_replay(iter, n, ret, err)
+                                   : skip_in_memory(cache, n, ret, err);
+}
+
+static bool cache_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct cache *cache = (struct cache *)iter;
+    if (cache->filename != NULL || !cache->ended)
+        return false;
+    *ret = 0;
+    for (size_t i = cache->at_block; i < cache->n_blocks; i++)
+        *ret += (uint64_t)cache->blocks[i]->n_records;
+    *ret -= (uint64_t)cache->at;
+    return true;
+}
+
+static const struct stg_iter_impl cache_impl = {
+    .next = cache_next,
+    .rewind = cache_rewind,
+    .destroy = cache_destroy,
+    .skip = cache_skip,
+    .left = cache_left,
+};
 
 static int cache_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

@@ -84,8 +84,28 @@ static int enumerate_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static const struct stg_iter_impl enumerate_impl = {enumerate_next, enumerate_rewind,
-                                                    stg_iter_free};
+static int enumerate_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                          struct stg_err *err)
+{
+    int rc = stg_iter_skip(iter->input, n, ret, err);
+    if (rc == 0)
+        ((struct enumerate *)iter)->at += *ret;
+    return rc;
+}
+
+static bool enumerate_left(struct stg_iter *iter, uint64_t *ret)
+{
+    return stg_iter_left(iter->input, ret);
+}
+
+static const struct stg_iter_impl enumerate_impl = {
+    .next = enumerate_next,
+    .rewind = enumerate_rewind,
+    .destroy = stg_iter_free,
+    .skip = enumerate_skip,
+    .left = enumerate_left,
+    .is_one_to_one = true,
+};
 
 static int enumerate_create(struct stg_dataset *dataset, const struct stg_step *step,
                             const struct stg_schema *schema, struct stg_iter *input,

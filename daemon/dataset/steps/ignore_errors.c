@@ -81,8 +81,25 @@ static int ignore_errors_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
+static int ignore_errors_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                              struct stg_err *err)
+{
+    return stg_iter_is_clean(iter) ? stg_iter_skip(iter->input, n, ret, err)
+                                   : stg_iter_replay(iter, n, ret, err);
+}
+
+static bool ignore_errors_left(struct stg_iter *iter, uint64_t *ret)
+{
+    return stg_iter_left(iter->input, ret);
+}
+
 static const struct stg_iter_impl ignore_errors_impl = {
-    ignore_errors_next, ignore_errors_rewind, stg_iter_free};
+    .next = ignore_errors_next,
+    .rewind = ignore_errors_rewind,
+    .destroy = stg_iter_free,
+    .skip = ignore_errors_skip,
+    .left = ignore_errors_left,
+};
 
 static int ignore_errors_create(struct stg_dataset *dataset, const struct stg_step *step,
                                 const struct stg_schema *schema, struct stg_iter *input,

@@ -441,7 +441,57 @@ static void map_destroy(struct stg_iter *iter)
     free(map);
 }
 
-static const struct stg_iter_impl map_impl = {map_next, map_rewind, map_destroy};
+/* ---- moving forward ---- */
+
+static uint64_t records_of(const struct stg_block *block)
+{
+    return block->error.code != 0 ? 1 : (uint64_t)block->n_records;
+}
+
+/* Returns how many records and errors are pulled and not emitted. */
+static uint64_t count_held(const struct map *map)
+{
+    uint64_t n = stg_pieces_count(&map->made);
+    for (const struct group *group = map->first; group != NULL; group = group->next)
+        n += records_of(group->call.input);
+    return n + (map->waiting != NULL ? records_of(map->waiting) : 0);
+}
+
+/* The function is not called for what is skipped. */
+static int map_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    struct map *map = (struct map *)iter;
+    uint64_t n_held = count_held(map), n_more = 0;
+    if (n < n_held || map->ended < 0)
+        return stg_iter_replay(iter, n, ret, err);
+    map->index += map->waiting != NULL ? records_of(map->waiting) : 0;
+    clear(map);
+    int rc = 0;
+    if (map->ended == 0)
+        rc = stg_iter_skip(iter->input, n - n_held, &n_more, err);
+    map->index += n_more;
+    *ret = n_held + n_more;
+    return rc;
+}
+
+static bool map_left(struct stg_iter *iter, uint64_t *ret)
+{
+    struct map *map = (struct map *)iter;
+    *ret = 0;
+    if (map->ended == 0 && !stg_iter_left(iter->input, ret))
+        return false;
+    *ret = stg_count_add(*ret, count_held(map));
+    return map->ended >= 0;
+}
+
+static const struct stg_iter_impl map_impl = {
+    .next = map_next,
+    .rewind = map_rewind,
+    .destroy = map_destroy,
+    .skip = map_skip,
+    .left = map_left,
+    .is_one_to_one = true,
+};
 
 void stg_map_fuse(struct stg_iter *iter, int64_t batch_size)
 {

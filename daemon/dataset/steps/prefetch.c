@@ -276,8 +276,30 @@ static void prefetch_destroy(struct stg_iter *iter)
     free(prefetch);
 }
 
-static const struct stg_iter_impl prefetch_impl = {prefetch_next, prefetch_rewind,
-                                                   prefetch_destroy};
+/* ---- moving forward ---- */
+
+/* While nothing was pulled: with its thread, the input belongs to that. */
+static int prefetch_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                         struct stg_err *err)
+{
+    return ((struct prefetch *)iter)->has_thread
+               ? stg_iter_replay(iter, n, ret, err)
+               : stg_iter_skip(iter->input, n, ret, err);
+}
+
+static bool prefetch_left(struct stg_iter *iter, uint64_t *ret)
+{
+    return !((struct prefetch *)iter)->has_thread && stg_iter_left(iter->input, ret);
+}
+
+static const struct stg_iter_impl prefetch_impl = {
+    .next = prefetch_next,
+    .rewind = prefetch_rewind,
+    .destroy = prefetch_destroy,
+    .skip = prefetch_skip,
+    .left = prefetch_left,
+    .is_one_to_one = true,
+};
 
 static int prefetch_create(struct stg_dataset *dataset, const struct stg_step *step,
                            const struct stg_schema *schema, struct stg_iter *input,

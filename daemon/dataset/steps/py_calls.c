@@ -233,7 +233,40 @@ static void calls_destroy(struct stg_iter *iter)
     free(calls);
 }
 
-static const struct stg_iter_impl calls_impl = {calls_next, calls_rewind, calls_destroy};
+/* The function is not called for what is skipped. The input is produced: its epochs count
+ * in those that the function gets. */
+static int calls_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct calls *calls = (struct calls *)iter;
+    if (calls->first != NULL)
+        return stg_iter_replay(iter, n, ret, err);
+    *ret = 0;
+    while (*ret < n && calls->ended == 0) {
+        uint64_t want = n - *ret;
+        struct stg_block *block;
+        int rc =
+            stg_iter_next(iter->input, want < 1024 ? (int64_t)want : 1024, &block, err);
+        if (rc < 0)
+            return rc;
+        calls->ended = rc;
+        if (rc == 1)
+            break;
+        uint64_t got = block->error.code != 0 ? 1 : (uint64_t)block->n_records;
+        count(calls, block);
+        calls->index += got;
+        *ret += got;
+        stg_block_unref(block);
+    }
+    return 0;
+}
+
+static const struct stg_iter_impl calls_impl = {
+    .next = calls_next,
+    .rewind = calls_rewind,
+    .destroy = calls_destroy,
+    .skip = calls_skip,
+};
 
 int stg_py_calls_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

@@ -12,6 +12,15 @@ struct repeat {
 };
 
 /* An iteration without anything ends it: the next ones would be as empty, for ever. */
+static int begin_next(struct repeat *repeat, struct stg_err *err)
+{
+    struct stg_iter *input = repeat->iter.input;
+    repeat->epoch++;
+    repeat->ended = !repeat->any || repeat->epoch >= repeat->count;
+    repeat->any = false;
+    return repeat->ended ? 0 : input->impl->rewind(input, err);
+}
+
 static int repeat_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                        struct stg_err *err)
 {
@@ -25,13 +34,7 @@ static int repeat_next(struct stg_iter *iter, int64_t want, struct stg_block **r
             (*ret)->epoch = repeat->epoch;
             return 0;
         }
-        repeat->epoch++;
-        if (!repeat->any || repeat->epoch >= repeat->count) {
-            repeat->ended = true;
-            break;
-        }
-        repeat->any = false;
-        rc = iter->input->impl->rewind(iter->input, err);
+        rc = begin_next(repeat, err);
         if (rc < 0)
             return rc;
     }
@@ -47,8 +50,53 @@ static int repeat_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static const struct stg_iter_impl repeat_impl = {repeat_next, repeat_rewind,
-                                                 stg_iter_free};
+/* ---- moving forward ---- */
+
+static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                       struct stg_err *err)
+{
+    struct repeat *repeat = (struct repeat *)iter;
+    *ret = 0;
+    while (!repeat->ended) {
+        uint64_t got, want = n - *ret;
+        int rc = stg_iter_stopped(iter, err);
+        if (rc == 0)
+            rc = stg_iter_skip(iter->input, want, &got, err);
+        if (rc < 0)
+            return rc;
+        repeat->any |= got > 0;
+        *ret += got;
+        if (got == want)
+            break;
+        rc = begin_next(repeat, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* Where every iteration is as long as this one. */
+static bool repeat_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct repeat *repeat = (struct repeat *)iter;
+    *ret = 0;
+    if (repeat->ended)
+        return true;
+    bool is_known = stg_iter_left(iter->input, ret);
+    if (!is_known || repeat->any)
+        return false;
+    bool ends = repeat->count < UINT64_MAX || *ret == 0;
+    *ret = ends ? stg_count_mul(*ret, repeat->count - repeat->epoch) : UINT64_MAX;
+    return true;
+}
+
+static const struct stg_iter_impl repeat_impl = {
+    .next = repeat_next,
+    .rewind = repeat_rewind,
+    .destroy = stg_iter_free,
+    .skip = repeat_skip,
+    .left = repeat_left,
+};
 
 static int repeat_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,

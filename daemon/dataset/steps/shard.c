@@ -89,7 +89,55 @@ static void shard_destroy(struct stg_iter *iter)
     free(iter);
 }
 
-static const struct stg_iter_impl shard_impl = {shard_next, shard_rewind, shard_destroy};
+/* Returns how many records lie before the next one of this shard. */
+static uint64_t count_others(const struct shard *shard)
+{
+    int64_t n = shard->index - shard->at;
+    return (uint64_t)(n < 0 ? n + shard->num_shards : n);
+}
+
+/* Returns how many of the next n records are of this shard. */
+static uint64_t count_own(const struct shard *shard, uint64_t n)
+{
+    uint64_t others = count_others(shard);
+    return n > others ? (n - others - 1) / (uint64_t)shard->num_shards + 1 : 0;
+}
+
+static int shard_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                      struct stg_err *err)
+{
+    struct shard *shard = (struct shard *)iter;
+    *ret = 0;
+    if (n == 0)
+        return 0;
+    if (!stg_iter_is_clean(iter))
+        return stg_iter_replay(iter, n, ret, err);
+    uint64_t num_shards = (uint64_t)shard->num_shards, got;
+    uint64_t want = stg_count_add(stg_count_mul(n - 1, num_shards), count_others(shard));
+    int rc = stg_iter_skip(iter->input, stg_count_add(want, 1), &got, err);
+    if (rc < 0)
+        return rc;
+    *ret = count_own(shard, got);
+    shard->at = (int64_t)(((uint64_t)shard->at + got % num_shards) % num_shards);
+    return 0;
+}
+
+static bool shard_left(struct stg_iter *iter, uint64_t *ret)
+{
+    if (!stg_iter_left(iter->input, ret))
+        return false;
+    if (*ret != UINT64_MAX)
+        *ret = count_own((struct shard *)iter, *ret);
+    return true;
+}
+
+static const struct stg_iter_impl shard_impl = {
+    .next = shard_next,
+    .rewind = shard_rewind,
+    .destroy = shard_destroy,
+    .skip = shard_skip,
+    .left = shard_left,
+};
 
 static int shard_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,

@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "daemon/dataset/record.h"
+#include "daemon/dataset/steps/shuffle_order.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once */
 #define GROUP 64          /* slots that are chosen before the first is read */
@@ -544,8 +545,266 @@ static void shuffle_destroy(struct stg_iter *iter)
     free(shuffle);
 }
 
-static const struct stg_iter_impl shuffle_impl = {shuffle_next, shuffle_rewind,
-                                                  shuffle_destroy};
+/* ---- moving forward ---- */
+
+/* Records that are so near one another are pulled together with those between them. */
+#define NEAR 32
+
+/* A record that is in the buffer at a position. */
+struct place {
+    uint64_t number, slot; /* in the input, in the buffer */
+};
+
+/* Of an epoch, while its buffer is made anew. */
+struct places {
+    struct place *places;
+    uint64_t n, n_done, bytes;
+};
+
+static int by_number(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* Finds what the buffer holds after the picks, by number. 1: the dataset's memory does
+ * not suffice. */
+static int find_places(struct shuffle *shuffle, const struct stg_shuffle_order *order,
+                       struct places *ret, struct stg_err *err)
+{
+    struct stg_quota *quota = shuffle->iter.dataset->quota;
+    uint64_t n = stg_shuffle_order_held(order);
+    uint64_t size = order->n_records;
+    size = size < order->buffer_size ? size : order->buffer_size;
+    *ret = (struct places){.n = n, .bytes = 4 * size * sizeof(uint64_t)};
+    if (stg_quota_take(quota, ret->bytes, "", NULL) < 0)
+        return 1;
+    uint64_t *numbers = malloc(2 * size * sizeof(uint64_t));
+    ret->places = malloc(size * sizeof(*ret->places));
+    if (numbers == NULL || ret->places == NULL) {
+        free(numbers);
+        free(ret->places);
+        stg_quota_give(quota, ret->bytes);
+        return out_of_memory(shuffle, err);
+    }
+    stg_shuffle_order_find(order, &shuffle->random, numbers + size, numbers);
+    for (uint64_t i = 0; i < n; i++)
+        ret->places[i] = (struct place){numbers[i], i};
+    free(numbers);
+    qsort(ret->places, n, sizeof(*ret->places), by_number);
+    return 0;
+}
+
+/* Returns how many records are pulled at once, from the next that is in the buffer on. */
+static int64_t count_near(const struct places *places)
+{
+    uint64_t first = places->places[places->n_done].number, last = first;
+    for (uint64_t i = places->n_done + 1; i < places->n; i++) {
+        uint64_t number = places->places[i].number;
+        if (number - last > NEAR || number - first >= PULL_RECORDS)
+            break;
+        last = number;
+    }
+    return (int64_t)(last - first) + 1;
+}
+
+/* Takes those of a block that are in the buffer; its first record has number `first`. */
+static int take_places(struct shuffle *shuffle, struct places *places,
+                       const struct stg_block *block, uint64_t first, struct stg_err *err)
+{
+    struct epoch *epoch = current(shuffle);
+    uint64_t behind = first + (uint64_t)block->n_records;
+    shuffle->mixed |= shuffle->store.n > 0 && block->epoch != shuffle->last_epoch;
+    shuffle->last_epoch = block->epoch;
+    while (places->n_done < places->n && places->places[places->n_done].number < behind) {
+        const struct place *place = &places->places[places->n_done];
+        uint64_t n = 1;
+        while (places->n_done + n < places->n && place[n].number == place->number + n &&
+               place[n].number < behind)
+            n++;
+        if (stg_record_take(&shuffle->store, block, (int64_t)(place->number - first),
+                            (int64_t)n, epoch->slots + epoch->n) < 0)
+            return too_large(shuffle, block->bytes, err);
+        epoch->n += n;
+        places->n_done += n;
+    }
+    return 0;
+}
+
+static int ended_early(const struct shuffle *shuffle, struct stg_err *err)
+{
+    return stg_step_err(shuffle->iter.step, -STAGER_FAILED_PRECONDITION, err,
+                        "the data is not what the position was taken of: the input has "
+                        "ended early");
+}
+
+/* Pulls n records, of which the first has number `at`. */
+static int pull_places(struct shuffle *shuffle, struct places *places, uint64_t at,
+                       int64_t n, struct stg_err *err)
+{
+    while (n > 0) {
+        struct stg_block *block;
+        int rc = stg_iter_next(shuffle->iter.input, n, &block, err);
+        if (rc != 0)
+            return rc < 0 ? rc : ended_early(shuffle, err);
+        int64_t got = block->n_records;
+        rc = block->error.code != 0 ? stg_iter_unexpected(block, err)
+                                    : take_places(shuffle, places, block, at, err);
+        stg_block_unref(block);
+        if (rc < 0)
+            return rc;
+        at += (uint64_t)got;
+        n -= got;
+    }
+    return 0;
+}
+
+static int skip_input(struct shuffle *shuffle, uint64_t n, struct stg_err *err)
+{
+    uint64_t got = 0;
+    int rc = n > 0 ? stg_iter_skip(shuffle->iter.input, n, &got, err) : 0;
+    return rc == 0 && got < n ? ended_early(shuffle, err) : rc;
+}
+
+/* They were taken in the order of the input. */
+static int put_in_slots(struct shuffle *shuffle, const struct places *places,
+                        struct stg_err *err)
+{
+    struct epoch *epoch = current(shuffle);
+    if (epoch->n == 0)
+        return 0;
+    struct stg_record *records = malloc(epoch->n * sizeof(*records));
+    if (records == NULL)
+        return out_of_memory(shuffle, err);
+    for (uint64_t i = 0; i < epoch->n; i++)
+        records[places->places[i].slot] = epoch->slots[i];
+    memcpy(epoch->slots, records, epoch->n * sizeof(*records));
+    free(records);
+    return 0;
+}
+
+/* Takes into the buffer what it holds at those places; then the input stands behind the
+ * last record that has entered. */
+static int take_all_places(struct shuffle *shuffle, struct places *places,
+                           uint64_t n_entered, struct stg_err *err)
+{
+    uint64_t at = 0;
+    int rc = grow_slots(shuffle, current(shuffle), places->n, err);
+    while (rc == 0 && places->n_done < places->n) {
+        uint64_t number = places->places[places->n_done].number;
+        int64_t n_near = count_near(places);
+        rc = skip_input(shuffle, number - at, err);
+        if (rc == 0)
+            rc = pull_places(shuffle, places, number, n_near, err);
+        at = number + (uint64_t)n_near;
+    }
+    if (rc == 0)
+        rc = skip_input(shuffle, n_entered - at, err);
+    return rc < 0 ? rc : put_in_slots(shuffle, places, err);
+}
+
+/* Fills the buffer with what it holds after n picks of this epoch, before the next record
+ * enters. The input stands at the first record of the epoch. 1: the memory for that is
+ * not there; nothing has changed. */
+static int restore(struct shuffle *shuffle, uint64_t n_records, uint64_t n,
+                   struct stg_err *err)
+{
+    const struct stg_shuffle_order order = {shuffle->buffer_size, n_records, n};
+    struct epoch *epoch = current(shuffle);
+    struct places places;
+    int rc = find_places(shuffle, &order, &places, err);
+    if (rc != 0)
+        return rc;
+    epoch->any = true;
+    epoch->n_picked = n;
+    rc = take_all_places(shuffle, &places, stg_shuffle_order_entered(&order), err);
+    free(places.places);
+    stg_quota_give(shuffle->iter.dataset->quota, places.bytes);
+    return rc;
+}
+
+/* Has nothing of the current epoch been pulled? */
+static bool is_fresh(struct shuffle *shuffle)
+{
+    const struct epoch *now = current(shuffle);
+    return !now->any && !now->ended && shuffle->block == NULL && shuffle->n_fresh == 0 &&
+           shuffle->n_picked == 0 && shuffle->failed == 0;
+}
+
+/* Past a whole epoch. 1: it was the last one. */
+static int skip_epoch(struct shuffle *shuffle, uint64_t n_records, struct stg_err *err)
+{
+    struct epoch *now = current(shuffle);
+    int rc = skip_input(shuffle, n_records, err);
+    now->any = n_records > 0;
+    if (rc < 0 || !now->any || now->number + 1 >= shuffle->count)
+        return rc < 0 ? rc : 1;
+    rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+    if (rc < 0)
+        return rc;
+    now->any = false;
+    epoch_begin(shuffle, now, now->number + 1);
+    epoch_open(shuffle);
+    return 0;
+}
+
+/* The last record is picked as ever, so that as much comes in before it as without a
+ * skip. */
+static int shuffle_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                        struct stg_err *err)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    uint64_t n_records, rest = 0;
+    int rc = 0;
+    bool is_known = stg_iter_is_clean(iter) && shuffle->count > 0;
+    for (*ret = 0; rc == 0 && *ret < n; *ret += n_records) {
+        is_known =
+            is_known && is_fresh(shuffle) && stg_iter_left(iter->input, &n_records);
+        if (!is_known || n - *ret <= n_records)
+            break;
+        rc = stg_iter_stopped(iter, err);
+        if (rc == 0)
+            rc = skip_epoch(shuffle, n_records, err);
+    }
+    if (rc != 0 || *ret == n)
+        return rc < 0 ? rc : 0;
+    uint64_t n_before = is_known ? n - *ret - 1 : 0;
+    if (n_before > 0)
+        rc = restore(shuffle, n_records, n_before, err);
+    *ret += rc == 0 ? n_before : 0;
+    if (rc >= 0)
+        rc = stg_iter_replay(iter, n - *ret, &rest, err);
+    *ret += rest;
+    return rc;
+}
+
+static bool shuffle_left(struct stg_iter *iter, uint64_t *ret)
+{
+    struct shuffle *shuffle = (struct shuffle *)iter;
+    const struct epoch *now = current(shuffle);
+    *ret = 0;
+    if (shuffle->failed < 0 || (!now->ended && !stg_iter_left(iter->input, ret)))
+        return false;
+    if (shuffle->fused) {
+        bool is_endless = shuffle->count == UINT64_MAX && (now->any || *ret > 0);
+        *ret = UINT64_MAX;
+        return is_endless;
+    }
+    int64_t held = shuffle->n_fresh - shuffle->first_fresh + shuffle->n_picked -
+                   shuffle->first_picked;
+    if (shuffle->block != NULL)
+        held += shuffle->block->n_records - shuffle->block_at;
+    *ret = stg_count_add(*ret, now->n + (uint64_t)held);
+    return true;
+}
+
+static const struct stg_iter_impl shuffle_impl = {
+    .next = shuffle_next,
+    .rewind = shuffle_rewind,
+    .destroy = shuffle_destroy,
+    .skip = shuffle_skip,
+    .left = shuffle_left,
+};
 
 bool stg_shuffle_fuse(struct stg_iter *iter, uint64_t count)
 {

@@ -40,7 +40,65 @@ static int skip_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static const struct stg_iter_impl skip_impl = {skip_next, skip_rewind, stg_iter_free};
+/* Past those that are skipped in any case, or as far as *n elements go, where each error
+ * is emitted. */
+static int skip_head(struct skip *skip, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    uint64_t got;
+    int rc = 0;
+    *ret = 0;
+    while (rc == 0 && !stg_iter_is_clean(&skip->iter) && *ret < n &&
+           skip->skipped < skip->count) {
+        rc = stg_iter_replay(&skip->iter, 1, &got, err);
+        *ret += got;
+        if (rc == 0 && got == 0)
+            return 1;
+    }
+    if (rc < 0 || *ret == n || skip->skipped >= skip->count)
+        return rc;
+    uint64_t left = (uint64_t)(skip->count - skip->skipped);
+    rc = stg_iter_skip(skip->iter.input, left, &got, err);
+    skip->skipped += (int64_t)got;
+    return rc < 0 ? rc : got < left;
+}
+
+static int skip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                     struct stg_err *err)
+{
+    struct skip *skip = (struct skip *)iter;
+    uint64_t rest;
+    *ret = 0;
+    if (skip->count < 0 || n == 0)
+        return 0;
+    int rc = skip_head(skip, n, ret, err);
+    if (rc != 0 || *ret == n)
+        return rc < 0 ? rc : 0;
+    rc = stg_iter_skip(iter->input, n - *ret, &rest, err);
+    *ret += rest;
+    return rc;
+}
+
+static bool skip_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct skip *skip = (struct skip *)iter;
+    uint64_t head = (uint64_t)(skip->count - skip->skipped);
+    *ret = 0;
+    if (skip->count < 0)
+        return true;
+    if (!stg_iter_left(iter->input, ret))
+        return false;
+    if (*ret != UINT64_MAX)
+        *ret -= *ret < head ? *ret : head;
+    return true;
+}
+
+static const struct stg_iter_impl skip_impl = {
+    .next = skip_next,
+    .rewind = skip_rewind,
+    .destroy = stg_iter_free,
+    .skip = skip_skip,
+    .left = skip_left,
+};
 
 static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,
                        const struct stg_schema *schema, struct stg_iter *input,

@@ -29,7 +29,39 @@ static int take_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-static const struct stg_iter_impl take_impl = {take_next, take_rewind, stg_iter_free};
+static int take_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                     struct stg_err *err)
+{
+    struct take *take = (struct take *)iter;
+    if (take->count < 0)
+        return stg_iter_skip(iter->input, n, ret, err);
+    if (!stg_iter_is_clean(iter))
+        return stg_iter_replay(iter, n, ret, err);
+    uint64_t left = (uint64_t)(take->count - take->taken);
+    int rc = stg_iter_skip(iter->input, n < left ? n : left, ret, err);
+    if (rc == 0)
+        take->taken += (int64_t)*ret;
+    return rc;
+}
+
+static bool take_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct take *take = (struct take *)iter;
+    uint64_t left = (uint64_t)(take->count - take->taken);
+    if (!stg_iter_left(iter->input, ret))
+        return false;
+    if (take->count >= 0 && *ret > left)
+        *ret = left;
+    return true;
+}
+
+static const struct stg_iter_impl take_impl = {
+    .next = take_next,
+    .rewind = take_rewind,
+    .destroy = stg_iter_free,
+    .skip = take_skip,
+    .left = take_left,
+};
 
 static int take_create(struct stg_dataset *dataset, const struct stg_step *step,
                        const struct stg_schema *schema, struct stg_iter *input,

@@ -189,8 +189,52 @@ static void unbatch_destroy(struct stg_iter *iter)
     free(iter);
 }
 
-static const struct stg_iter_impl unbatch_impl = {unbatch_next, unbatch_rewind,
-                                                  unbatch_destroy};
+/* ---- moving forward ---- */
+
+/* Returns how many records a record of the input has; 0: it is not known. */
+static uint64_t rows_of_record(const struct stg_iter *iter)
+{
+    const struct stg_schema *in = iter->input->schema;
+    int64_t n = in->components[0].shape[0];
+    return ((struct unbatch *)iter)->alike && n > 0 ? (uint64_t)n : 0;
+}
+
+static int unbatch_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                        struct stg_err *err)
+{
+    uint64_t each = rows_of_record(iter), rest = 0;
+    if (!stg_iter_is_clean(iter) || each == 0 || ((struct unbatch *)iter)->block != NULL)
+        return stg_iter_replay(iter, n, ret, err);
+    int rc = stg_iter_skip(iter->input, n / each, ret, err);
+    if (rc < 0)
+        return rc;
+    bool is_over = *ret < n / each;
+    *ret *= each;
+    if (!is_over)
+        rc = stg_iter_replay(iter, n - *ret, &rest, err);
+    *ret += rest;
+    return rc;
+}
+
+static bool unbatch_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct unbatch *unbatch = (struct unbatch *)iter;
+    uint64_t each = rows_of_record(iter);
+    if (each == 0 || !stg_iter_left(iter->input, ret))
+        return false;
+    *ret = stg_count_mul(*ret, each);
+    if (unbatch->block != NULL)
+        *ret = stg_count_add(*ret, (uint64_t)(unbatch->block->n_records - unbatch->at));
+    return true;
+}
+
+static const struct stg_iter_impl unbatch_impl = {
+    .next = unbatch_next,
+    .rewind = unbatch_rewind,
+    .destroy = unbatch_destroy,
+    .skip = unbatch_skip,
+    .left = unbatch_left,
+};
 
 int stg_unbatch_create(struct stg_dataset *dataset, const struct stg_step *step,
                        const struct stg_schema *schema, struct stg_iter *input,

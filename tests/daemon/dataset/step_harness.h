@@ -53,6 +53,9 @@ struct stg_step_row {
 extern const struct stg_step_row stg_step_rows[];
 extern const size_t stg_n_step_rows;
 
+/* Returns the text of a pipeline drawn at random (step_random.c). The caller frees it. */
+char *stg_step_draw(uint64_t seed);
+
 /* ---- the source ---- */
 
 #define STG_SOURCE_MAX_ERRORS 8
@@ -66,9 +69,13 @@ struct stg_test_source {
      * after the last record. */
     int64_t errors[STG_SOURCE_MAX_ERRORS];
     int n_errors;
-    int64_t fail_at; /* the source fails with DATA_LOSS before this record; -1: never */
+    int64_t fail_at;  /* the source fails with DATA_LOSS before this record; -1: never */
+    bool cannot_skip; /* what is skipped is produced */
+    _Atomic int64_t n_made; /* records that were produced */
 };
 
 extern struct stg_test_source stg_test_source;
+
+void stg_test_source_set_errors(const int64_t *errors, int n);
 
 #endif

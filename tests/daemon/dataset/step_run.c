@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "daemon/dataset/block.h"
 #include "proto/load.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
@@ -217,6 +218,25 @@ static void print_block(FILE *out, const struct stg_block *block)
 
 /* ---- running ---- */
 
+int stg_step_run_item(struct stg_step_run *run, FILE *out, struct stg_position *ret)
+{
+    struct stg_err err = {0};
+    struct stg_block *block;
+    int rc = stg_dataset_next(run->dataset, &block, &err);
+    if (rc < 0)
+        FAIL("the row\n%sfails: %s", run->row->pipeline, err.text);
+    if (rc == 1)
+        return 1;
+    if (ret != NULL)
+        *ret = block->position;
+    if (block->error.code == 0)
+        stg_block_pack(block);
+    check_block(run, block, 1);
+    print_block(out, block);
+    stg_block_unref(block);
+    return 0;
+}
+
 static int one_block(struct stg_step_run *run, int64_t want, FILE *out,
                      struct stg_err *err)
 {
@@ -270,6 +290,24 @@ void stg_step_run_rewind(struct stg_step_run *run)
     struct stg_err err = {0};
     if (last->impl->rewind(last, &err) < 0)
         FAIL("the row\n%sis not rewound: %s", run->row->pipeline, err.text);
+}
+
+void stg_step_over_rows(stg_step_check *check)
+{
+    for (size_t i = 0; i < stg_n_step_rows; i++) {
+        const struct stg_step_row *row = &stg_step_rows[i];
+        unsigned elements = row->elements != 0 ? row->elements : STG_ELEMENTS_USUAL;
+        if (row->flags & STG_ROW_OWN_SOURCE)
+            elements = STG_ELEMENTS_SCALAR;
+        for (unsigned one = 1; one <= elements; one *= 2) {
+            if ((elements & one) == 0)
+                continue;
+            struct stg_step_run run;
+            stg_step_run_init(&run, row, one, 3);
+            check(&run);
+            stg_step_run_finish(&run);
+        }
+    }
 }
 
 /* ---- on threads ---- */

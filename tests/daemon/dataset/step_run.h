@@ -52,6 +52,14 @@ char *stg_step_run_all(struct stg_step_run *run, int64_t want);
 #define STG_STEP_MAX_THREADS 7
 char *stg_step_run_on_threads(struct stg_step_run *run, int64_t want, unsigned n_threads);
 
+/* Pulls an item as stg_dataset_next does, and prints it. Returns its code; ends the test
+ * on failure. ret may be NULL. */
+int stg_step_run_item(struct stg_step_run *run, FILE *out, struct stg_position *ret);
+
+/* Calls the check for every row, with each kind of elements that it accepts. */
+typedef void stg_step_check(struct stg_step_run *run);
+void stg_step_over_rows(stg_step_check *check);
+
 /* Ends the test with the row's name unless got and want are equal. */
 void stg_step_run_same(const struct stg_step_run *run, const char *what, const char *got,
                        const char *want);

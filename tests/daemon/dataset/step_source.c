@@ -12,6 +12,13 @@
 
 struct stg_test_source stg_test_source;
 
+void stg_test_source_set_errors(const int64_t *errors, int n)
+{
+    stg_test_source.n_errors = n;
+    for (int i = 0; i < n; i++)
+        stg_test_source.errors[i] = errors[i];
+}
+
 struct source {
     struct stg_iter iter;
     int64_t n, at;
@@ -139,6 +146,7 @@ static int make_block(struct source *source, int64_t n, struct stg_block **ret,
     fill_rows(block, source->at, n);
     block->n_records = block->n_rows = n;
     source->at += n;
+    atomic_fetch_add(&stg_test_source.n_made, n);
     *ret = block;
     return 0;
 }
@@ -196,8 +204,38 @@ static void source_destroy(struct stg_iter *iter)
     free(iter);
 }
 
-static const struct stg_iter_impl source_impl = {source_next, source_rewind,
-                                                 source_destroy};
+/* One after the other, with the errors between them. */
+static int source_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                       struct stg_err *err)
+{
+    struct source *source = (struct source *)iter;
+    const struct stg_test_source *is = &stg_test_source;
+    if (is->cannot_skip || is->fail_at >= 0)
+        return stg_iter_replay(iter, n, ret, err);
+    for (*ret = 0; *ret < n; ++*ret) {
+        if (source->n_errors < is->n_errors &&
+            least(is->errors[source->n_errors], source->n) <= source->at)
+            source->n_errors++;
+        else if (source->at < source->n)
+            source->at++;
+        else
+            break;
+    }
+    return 0;
+}
+
+static bool source_left(struct stg_iter *iter, uint64_t *ret)
+{
+    const struct source *source = (struct source *)iter;
+    *ret = (uint64_t)(source->n - source->at);
+    return !stg_test_source.cannot_skip;
+}
+
+static const struct stg_iter_impl source_impl = {.next = source_next,
+                                                 .rewind = source_rewind,
+                                                 .destroy = source_destroy,
+                                                 .skip = source_skip,
+                                                 .left = source_left};
 
 static int source_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,

@@ -16,37 +16,9 @@
 #include "tests/daemon/dataset/step_run.h"
 #include "tests/failalloc.h"
 
-typedef void run_check(struct stg_step_run *run);
-
-/* Every row, with each kind of elements that it accepts. */
-static void over_rows(run_check *check)
-{
-    for (size_t i = 0; i < stg_n_step_rows; i++) {
-        const struct stg_step_row *row = &stg_step_rows[i];
-        unsigned elements = row->elements != 0 ? row->elements : STG_ELEMENTS_USUAL;
-        if (row->flags & STG_ROW_OWN_SOURCE)
-            elements = STG_ELEMENTS_SCALAR;
-        for (unsigned one = 1; one <= elements; one *= 2) {
-            if ((elements & one) == 0)
-                continue;
-            struct stg_step_run run;
-            stg_step_run_init(&run, row, one, 3);
-            check(&run);
-            stg_step_run_finish(&run);
-        }
-    }
-}
-
 static bool has(const struct stg_step_run *run, unsigned flag)
 {
     return (run->row->flags & flag) != 0;
-}
-
-static void set_errors(const int64_t *errors, int n)
-{
-    stg_test_source.n_errors = n;
-    for (int i = 0; i < n; i++)
-        stg_test_source.errors[i] = errors[i];
 }
 
 /* ---- output as text ---- */
@@ -123,7 +95,7 @@ static void a_row_has_the_step_that_it_is_for(struct stg_step_run *run)
 
 static void every_row_has_its_step(void)
 {
-    over_rows(a_row_has_the_step_that_it_is_for);
+    stg_step_over_rows(a_row_has_the_step_that_it_is_for);
 }
 
 static void a_first_step_is_a_source_or_refused(void)
@@ -166,7 +138,7 @@ static void check_wants(struct stg_step_run *run)
 
 static void what_comes_out_does_not_depend_on_how_much_is_asked_for(void)
 {
-    over_rows(check_wants);
+    stg_step_over_rows(check_wants);
 }
 
 static void check_few(struct stg_step_run *run)
@@ -177,7 +149,7 @@ static void check_few(struct stg_step_run *run)
 
 static void no_element_and_one_element_are_enough(void)
 {
-    over_rows(check_few);
+    stg_step_over_rows(check_few);
 }
 
 static const int64_t some_errors[][STG_SOURCE_MAX_ERRORS] = {
@@ -200,7 +172,7 @@ static void check_row_on_threads(const struct stg_step_row *row, unsigned elemen
     for (size_t i = 0; i < N_THREADS; i++) {
         struct stg_step_run run;
         stg_step_run_init(&run, row, elements, n_threads[i]);
-        set_errors(some_errors[4], n_errors);
+        stg_test_source_set_errors(some_errors[4], n_errors);
         if (want == NULL)
             want = stg_step_run_all(&run, 3);
         char *got = stg_step_run_on_threads(&run, 3, n_threads[i]);
@@ -219,7 +191,7 @@ static void check_threads(struct stg_step_run *run)
 
 static void what_comes_out_does_not_depend_on_the_number_of_threads(void)
 {
-    over_rows(check_threads);
+    stg_step_over_rows(check_threads);
 }
 
 /* ---- errors ---- */
@@ -246,7 +218,7 @@ static void check_errors(struct stg_step_run *run)
         return;
     char *without = stg_step_run_all(run, 3);
     for (size_t i = 0; i < sizeof(n_some_errors) / sizeof(n_some_errors[0]); i++) {
-        set_errors(some_errors[i], n_some_errors[i]);
+        stg_test_source_set_errors(some_errors[i], n_some_errors[i]);
         check_wants(run);
         check_with_errors(run, n_some_errors[i], without);
         stg_test_source.n = 0;
@@ -258,7 +230,7 @@ static void check_errors(struct stg_step_run *run)
 
 static void an_error_keeps_its_place_and_the_rest_continues(void)
 {
-    over_rows(check_errors);
+    stg_step_over_rows(check_errors);
 }
 
 /* The first component of every record. */
@@ -279,7 +251,7 @@ static void check_in_place(struct stg_step_run *run)
     if (run->row->in_place == NULL || stg_test_source.elements != STG_ELEMENTS_SCALAR)
         return;
     stg_test_source.n = 8;
-    set_errors(errors, 2);
+    stg_test_source_set_errors(errors, 2);
     char *text = stg_step_run_all(run, 3), *got = first_components(text);
     stg_step_run_same(run, "with an error before record 2 and at its end, gives", got,
                       run->row->in_place);
@@ -290,7 +262,7 @@ static void check_in_place(struct stg_step_run *run)
 /* TFD-E2 */
 static void errors_stand_where_they_stand_in_tf_data(void)
 {
-    over_rows(check_in_place);
+    stg_step_over_rows(check_in_place);
 }
 
 static void check_failure(struct stg_step_run *run)
@@ -315,7 +287,7 @@ static void check_failure(struct stg_step_run *run)
 
 static void a_failure_of_the_source_comes_through(void)
 {
-    over_rows(check_failure);
+    stg_step_over_rows(check_failure);
 }
 
 /* ---- a stop ---- */
@@ -350,14 +322,14 @@ static void check_stop(struct stg_step_run *run)
 static void check_stop_of_errors(struct stg_step_run *run)
 {
     check_stop(run);
-    set_errors(some_errors[4], n_some_errors[4]);
+    stg_test_source_set_errors(some_errors[4], n_some_errors[4]);
     check_stop(run);
 }
 
 /* TFD-M2 */
 static void a_stop_after_any_block_cancels(void)
 {
-    over_rows(check_stop_of_errors);
+    stg_step_over_rows(check_stop_of_errors);
 }
 
 /* ---- rewind ---- */
@@ -393,13 +365,13 @@ static void check_rewind(struct stg_step_run *run)
 static void check_rewind_of_errors(struct stg_step_run *run)
 {
     check_rewind(run);
-    set_errors(some_errors[4], n_some_errors[4]);
+    stg_test_source_set_errors(some_errors[4], n_some_errors[4]);
     check_rewind(run);
 }
 
 static void a_rewind_after_any_block_gives_the_same_again(void)
 {
-    over_rows(check_rewind_of_errors);
+    stg_step_over_rows(check_rewind_of_errors);
 }
 
 /* ---- memory ---- */
@@ -436,7 +408,7 @@ static int infer(void *owner)
 
 static void check_allocations(struct stg_step_run *run)
 {
-    set_errors(some_errors[4], n_some_errors[4]);
+    stg_test_source_set_errors(some_errors[4], n_some_errors[4]);
     if (has(run, STG_ROW_THREADS))
         stg_failalloc_each_of_threads(attempt, run);
     else
@@ -446,7 +418,7 @@ static void check_allocations(struct stg_step_run *run)
 
 static void any_allocation_may_fail(void)
 {
-    over_rows(check_allocations);
+    stg_step_over_rows(check_allocations);
 }
 
 #define EPOCHS 1000
@@ -480,7 +452,7 @@ static void check_memory(struct stg_step_run *run)
 /* TFD-M3 */
 static void memory_does_not_grow_over_a_thousand_epochs(void)
 {
-    over_rows(check_memory);
+    stg_step_over_rows(check_memory);
 }
 
 static const struct stg_test tests[] = {

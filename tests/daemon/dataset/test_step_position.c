@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A position is exact, for every transformation: from each one, what follows is bit for
+ * bit what follows in a run that is not interrupted, with its epochs, rows and errors.
+ * STG_POSITION_LONG=1: every position, and more pipelines drawn at random.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/daemon/dataset/step_run.h"
+#include "tests/failalloc.h"
+
+#define MAX_RECORDS 20000
+
+static bool is_long(void)
+{
+    return getenv("STG_POSITION_LONG") != NULL;
+}
+
+/* ---- an uninterrupted run ---- */
+
+struct whole {
+    char *text;
+    size_t *at; /* where each record begins in it, and where the last one ends */
+    uint64_t n;
+    bool is_clean;                  /* no step has met an error */
+    char *again;                    /* after a rewind */
+    struct stg_position *positions; /* of items: after each, and at the start */
+};
+
+static void whole_init(struct whole *whole)
+{
+    *whole =
+        (struct whole){.at = calloc(MAX_RECORDS + 1, sizeof(size_t)),
+                       .positions = calloc(MAX_RECORDS + 1, sizeof(struct stg_position))};
+    CHECK(whole->at != NULL && whole->positions != NULL);
+}
+
+static void whole_finish(struct whole *whole)
+{
+    free(whole->text);
+    free(whole->at);
+    free(whole->again);
+    free(whole->positions);
+}
+
+/* Notes where a record ends. */
+static void add(struct whole *whole, FILE *out)
+{
+    fflush(out);
+    CHECK(whole->n < MAX_RECORDS);
+    whole->at[++whole->n] = (size_t)ftell(out);
+}
+
+/* By record. */
+static void read_records(struct stg_step_run *run, struct whole *ret)
+{
+    static const int64_t one = 1;
+    struct stg_err err = {0};
+    size_t bytes;
+    int rc;
+    whole_init(ret);
+    stg_step_run_open(run);
+    FILE *out = open_memstream(&ret->text, &bytes);
+    while ((rc = stg_step_run_some(run, 1, 1, out, &err)) == 0)
+        add(ret, out);
+    fclose(out);
+    if (rc < 0)
+        FAIL("the row\n%sfails: %s", run->row->pipeline, err.text);
+    ret->is_clean = run->dataset->n_errors == 0 && strchr(ret->text, '!') == NULL;
+    stg_step_run_rewind(run);
+    ret->again = stg_step_run_rest(run, &one, 1);
+    stg_step_run_close(run);
+}
+
+/* By item, with the positions. */
+static void read_items(struct stg_step_run *run, struct whole *ret)
+{
+    size_t bytes;
+    whole_init(ret);
+    stg_step_run_open(run);
+    FILE *out = open_memstream(&ret->text, &bytes);
+    while (stg_step_run_item(run, out, &ret->positions[ret->n + 1]) == 0)
+        add(ret, out);
+    fclose(out);
+    stg_step_run_close(run);
+}
+
+/* About ten places of 0 to n. */
+static uint64_t after(uint64_t k, uint64_t n)
+{
+    uint64_t step = is_long() || n < 12 ? 1 : n / 9;
+    return k < n && k + step > n ? n : k + step;
+}
+
+/* ---- skip ---- */
+
+static uint64_t skip(struct stg_step_run *run, uint64_t n, bool is_clean)
+{
+    struct stg_err err = {0};
+    uint64_t ret = 0;
+    run->dataset->is_clean = is_clean;
+    int rc = stg_iter_skip(run->dataset->last, n, &ret, &err);
+    run->dataset->is_clean = false;
+    if (rc < 0)
+        FAIL("the row\n%scannot skip %" PRIu64 " records: %s", run->row->pipeline, n,
+             err.text);
+    return ret;
+}
+
+/* What follows after `at` records, when it is asked for by that many. */
+static void check_rest(struct stg_step_run *run, const struct whole *whole, uint64_t at,
+                       int64_t want)
+{
+    char what[80], *got = stg_step_run_rest(run, &want, 1);
+    snprintf(what, sizeof(what), "moved to record %" PRIu64 ", gives", at);
+    stg_step_run_same(run, what, got, whole->text + whole->at[at]);
+    free(got);
+}
+
+static void check_skip_to(struct stg_step_run *run, const struct whole *whole, uint64_t k,
+                          bool is_clean)
+{
+    static const int64_t wants[] = {1, 3, 100000};
+    int64_t want = wants[k % 3];
+    stg_step_run_open(run);
+    CHECK_INT(skip(run, k, is_clean), k);
+    check_rest(run, whole, k, want);
+    stg_step_run_rewind(run);
+    char *got = stg_step_run_rest(run, &want, 1);
+    stg_step_run_same(run, "rewound after a skip, gives", got, whole->again);
+    stg_step_run_close(run);
+    free(got);
+}
+
+/* Past the end, and from where some were pulled. */
+static void check_skip_from(struct stg_step_run *run, const struct whole *whole,
+                            uint64_t k, bool is_clean)
+{
+    struct stg_err err = {0};
+    uint64_t got = 0, n = whole->n - k < 4 ? whole->n - k : 1 + k % 4;
+    stg_step_run_open(run);
+    CHECK_INT(skip(run, whole->n + 1 + k, is_clean), whole->n);
+    CHECK_INT(stg_step_run_some(run, 3, 1, NULL, &err), 1);
+    stg_step_run_close(run);
+    stg_step_run_open(run);
+    while (got < k) {
+        struct stg_block *block;
+        CHECK_INT(stg_iter_next(run->dataset->last, (int64_t)(k - got), &block, &err), 0);
+        got += block->error.code != 0 ? 1 : (uint64_t)block->n_records;
+        stg_block_unref(block);
+    }
+    CHECK_INT(skip(run, n, is_clean), n);
+    check_rest(run, whole, k + n, 2);
+    stg_step_run_close(run);
+}
+
+static void check_skips(struct stg_step_run *run)
+{
+    struct whole whole;
+    read_records(run, &whole);
+    for (int is_clean = 0; is_clean <= whole.is_clean; is_clean++) {
+        for (uint64_t k = 0; k <= whole.n; k = after(k, whole.n)) {
+            check_skip_to(run, &whole, k, is_clean);
+            check_skip_from(run, &whole, k, is_clean);
+        }
+    }
+    whole_finish(&whole);
+}
+
+/* ---- seek ---- */
+
+static void check_seek_to(struct stg_step_run *run, const struct whole *whole, uint64_t k)
+{
+    struct stg_position position, end = whole->positions[whole->n];
+    struct stg_err err = {0};
+    char what[80], *text = NULL;
+    size_t bytes;
+    stg_step_run_open(run);
+    CHECK_OK(stg_dataset_seek(run->dataset, &whole->positions[k], &err), err);
+    FILE *out = open_memstream(&text, &bytes);
+    position = whole->positions[k];
+    while (stg_step_run_item(run, out, &position) == 0)
+        ;
+    fclose(out);
+    snprintf(what, sizeof(what), "moved to item %" PRIu64 ", gives", k);
+    stg_step_run_same(run, what, text, whole->text + whole->at[k]);
+    CHECK_INT(position.items, end.items);
+    CHECK_INT(position.elements, end.elements);
+    CHECK_INT(position.passed, end.passed);
+    CHECK_INT(position.errors > 0, end.errors > 0);
+    stg_step_run_close(run);
+    free(text);
+}
+
+static void check_seek_past_end(struct stg_step_run *run, const struct whole *whole)
+{
+    struct stg_position position = whole->positions[whole->n];
+    struct stg_err err = {0};
+    position.items += 3;
+    position.elements += 1000;
+    position.errors = 1; /* those at the end */
+    stg_step_run_open(run);
+    CHECK_INT(stg_dataset_seek(run->dataset, &position, &err), -STAGER_OUT_OF_RANGE);
+    CHECK_CONTAINS(err.text, "of the pass, which has");
+    struct stg_block *block;
+    CHECK_INT(stg_dataset_next(run->dataset, &block, &err), -STAGER_OUT_OF_RANGE);
+    stg_step_run_close(run);
+}
+
+static void check_seeks(struct stg_step_run *run)
+{
+    struct whole whole;
+    read_items(run, &whole);
+    for (uint64_t k = 0; k <= whole.n; k = after(k, whole.n))
+        check_seek_to(run, &whole, k);
+    check_seek_past_end(run, &whole);
+    whole_finish(&whole);
+}
+
+/* ---- rows ---- */
+
+static const int64_t some_errors[][STG_SOURCE_MAX_ERRORS] = {
+    {3}, {5, 5, 6}, {0, 0, 1, 7, INT64_MAX, INT64_MAX}};
+static const int n_some_errors[] = {1, 3, 6};
+
+/* Without an error, and with some; also where the source cannot skip. */
+static void vary(struct stg_step_run *run, stg_step_check *check)
+{
+    check(run);
+    if (run->row->flags & STG_ROW_OWN_SOURCE)
+        return;
+    stg_test_source.cannot_skip = true;
+    check(run);
+    for (int i = 0; i < 3; i++) {
+        stg_test_source_set_errors(some_errors[i], n_some_errors[i]);
+        stg_test_source.cannot_skip = i == 1;
+        check(run);
+    }
+    stg_test_source_set_errors(NULL, 0);
+    stg_test_source.cannot_skip = false;
+    for (stg_test_source.n = 0; stg_test_source.n < 2; stg_test_source.n++)
+        check(run);
+}
+
+static void vary_skips(struct stg_step_run *run)
+{
+    vary(run, check_skips);
+}
+
+static void vary_seeks(struct stg_step_run *run)
+{
+    vary(run, check_seeks);
+}
+
+/* TFD-K1 to K5 */
+static void after_a_skip_the_rest_is_that_of_an_uninterrupted_run(void)
+{
+    stg_step_over_rows(vary_skips);
+}
+
+/* TFD-K1 to K4, K7 */
+static void from_the_position_of_each_item_the_rest_follows(void)
+{
+    stg_step_over_rows(vary_seeks);
+}
+
+/* ---- pipelines drawn at random ---- */
+
+static void check_drawn(uint64_t seed)
+{
+    char *text = stg_step_draw(seed);
+    const struct stg_step_row row = {.step = "drawn", .pipeline = text};
+    struct stg_step_run run;
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 2);
+    check_skips(&run);
+    check_seeks(&run);
+    const int64_t errors[] = {(int64_t)(seed % 7), (int64_t)(seed % 11 + 6)};
+    stg_test_source_set_errors(errors, 2);
+    check_skips(&run);
+    check_seeks(&run);
+    stg_step_run_finish(&run);
+    free(text);
+}
+
+static void pipelines_drawn_at_random_continue_at_every_position(void)
+{
+    const char *only = getenv("STG_POSITION_SEED");
+    if (only != NULL) {
+        check_drawn(strtoull(only, NULL, 10));
+        return;
+    }
+    for (uint64_t seed = 0; seed < (is_long() ? 3000 : 150); seed++)
+        check_drawn(seed);
+}
+
+/* ---- another batch size ---- */
+
+/* The numbers of all batches from a position on, as text; and where each item ends in it,
+ * with its position. */
+struct rows {
+    char *text;
+    size_t ends[100], n;
+    struct stg_position positions[100];
+};
+
+static void read_rows(const char *pipeline, const struct stg_position *from,
+                      struct rows *ret)
+{
+    static const int64_t errors[] = {3, 4, 9, 20, 33};
+    const struct stg_step_row row = {.step = "batch", .pipeline = pipeline};
+    struct stg_step_run run;
+    struct stg_block *block;
+    struct stg_err err = {0};
+    size_t bytes;
+    *ret = (struct rows){0};
+    FILE *out = open_memstream(&ret->text, &bytes);
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 2);
+    stg_test_source_set_errors(errors, 5);
+    stg_step_run_open(&run);
+    CHECK_OK(stg_dataset_seek(run.dataset, from, &err), err);
+    for (; stg_dataset_next(run.dataset, &block, &err) == 0; ret->n++) {
+        bool is_error = block->error.code != 0;
+        for (int64_t i = 0; !is_error && i < block->n_rows; i++)
+            fprintf(out, "%" PRId64 " ", ((const int64_t *)block->tensors[0].data)[i]);
+        fflush(out);
+        ret->ends[ret->n] = bytes;
+        ret->positions[ret->n] = block->position;
+        stg_block_unref(block);
+    }
+    stg_step_run_close(&run);
+    stg_step_run_finish(&run);
+    fclose(out);
+}
+
+static void another_batch_size_continues_at_the_right_row(void)
+{
+    static const struct stg_position start = {0};
+    struct rows all, rest;
+    read_rows(STG_AFTER_SOURCE("repeat: {count: 2}\n- batch: {batch_size: 4}\n"
+                               "- prefetch: {buffer_size: 2}"),
+              &start, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        read_rows(STG_AFTER_SOURCE("repeat: {count: 2}\n- batch: {batch_size: 7}"),
+                  &all.positions[i], &rest);
+        CHECK_STR(rest.text, all.text + all.ends[i]);
+        free(rest.text);
+    }
+    CHECK(all.n > 10);
+    free(all.text);
+}
+
+/* ---- what is skipped is not produced ---- */
+
+/* n_made: of the source, when a new dataset is moved to that position. */
+static void check_made(const char *pipeline, struct stg_position position, int64_t n_made)
+{
+    const struct stg_step_row row = {.step = "range", .pipeline = pipeline};
+    struct stg_step_run run;
+    struct stg_err err = {0};
+    struct stg_block *block;
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 1);
+    stg_step_run_open(&run);
+    CHECK_OK(stg_dataset_seek(run.dataset, &position, &err), err);
+    CHECK_OK(stg_dataset_next(run.dataset, &block, &err), err);
+    stg_block_unref(block);
+    stg_step_run_close(&run);
+    int64_t made = stg_test_source.n_made;
+    if (made > n_made)
+        FAIL("the pipeline\n%shas produced %" PRId64 " records, more than %" PRId64,
+             pipeline, made, n_made);
+    stg_step_run_finish(&run);
+}
+
+#define MANY "dataset:\n- range: {stop: 100000}\n- "
+#define ADD_MAP "map: {output: [value, text]}"
+
+static void what_is_skipped_is_not_produced(void)
+{
+    struct stg_position at = {.items = 90000, .elements = 90000};
+    struct stg_position batches = {.items = 900, .elements = 90000};
+    struct stg_position dirty = {.items = 900, .elements = 90000, .errors = 3};
+    check_made(MANY "take: {count: 99000}\n", at, 1);
+    check_made(MANY "skip: {count: 9000}\n", at, 1);
+    check_made(MANY "enumerate\n- " ADD_MAP "\n", at, 4);
+    check_made(MANY "map: {output: [value, text], num_parallel_calls: 2}\n", at, 1000);
+    check_made(MANY "repeat: {count: 2}\n- shard: {num_shards: 2, index: 1}\n", at, 2);
+    check_made(MANY "prefetch: {buffer_size: 2}\n- ignore_errors\n", at, 10);
+    check_made(MANY "batch: {batch_size: 100}\n", batches, 100);
+    check_made(MANY ADD_MAP "\n- batch: {batch_size: 100}\n", dirty, 200);
+    check_made(MANY "padded_batch: {batch_size: 100}\n- enumerate\n", batches, 100);
+    check_made(MANY "batch: {batch_size: 50, drop_remainder: true}\n- unbatch\n", at, 50);
+    check_made(MANY "batch: {batch_size: 100}\n- repeat: {count: 2}\n", batches, 100);
+    check_made(MANY "shuffle: {buffer_size: 100}\n- batch: {batch_size: 100}\n", batches,
+               2000);
+    check_made(MANY "shuffle: {buffer_size: 100}\n- repeat: {count: 3}\n",
+               (struct stg_position){.items = 290000, .elements = 290000}, 2000);
+    check_made("datasets: {a: [range: {stop: 100000}], b: [range: {stop: 100000}]}\n"
+               "dataset: [zip: {from: [a, b]}, batch: {batch_size: 100}]\n",
+               batches, 200);
+    check_made("datasets: {a: [range: {stop: 80000}], b: [range: {stop: 80000}]}\n"
+               "dataset: [sample_from_datasets: {from: [a, b]}]\n",
+               at, 512);
+    check_made("datasets: {a: [range: {stop: 80000}], b: [range: {stop: 80000}]}\n"
+               "dataset: [concatenate: {from: [a, b]}]\n",
+               at, 1);
+}
+
+/* ---- large windows ---- */
+
+struct numbers {
+    int64_t *values;
+    uint64_t n;
+};
+
+/* By the real range: one record after the other, in large blocks. */
+static void read_numbers(const char *pipeline, uint64_t from, uint64_t n,
+                         struct numbers *ret)
+{
+    const struct stg_step_row row = {
+        .step = "range", .pipeline = pipeline, .flags = STG_ROW_OWN_SOURCE};
+    struct stg_step_run run;
+    struct stg_err err = {0};
+    struct stg_block *block;
+    *ret = (struct numbers){.values = malloc((n + 1) * sizeof(int64_t))};
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 1);
+    stg_step_run_open(&run);
+    CHECK_INT(skip(&run, from, true), from);
+    while (ret->n < n &&
+           stg_iter_next(run.dataset->last, (int64_t)(n - ret->n), &block, &err) == 0) {
+        uint64_t got = (uint64_t)block->n_records;
+        memcpy(ret->values + ret->n, block->tensors[0].data, got * sizeof(int64_t));
+        ret->n += got;
+        stg_block_unref(block);
+    }
+    stg_step_run_close(&run);
+    stg_step_run_finish(&run);
+}
+
+/* n: in all epochs; size: of the window; one: of an epoch. */
+static void check_window(const char *pipeline, uint64_t n, uint64_t size, uint64_t one)
+{
+    const uint64_t places[] = {1,
+                               2,
+                               size - 1,
+                               size,
+                               size + 1,
+                               one / 2,
+                               one - size,
+                               one - size + 1,
+                               one - size + 2,
+                               one - 1,
+                               one,
+                               one + 1,
+                               n - 1,
+                               n,
+                               n - size,
+                               n / 2 + 7,
+                               n / 3};
+    struct numbers all, some;
+    read_numbers(pipeline, 0, n + 1, &all);
+    CHECK_INT(all.n, n);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        uint64_t at = places[i] < n ? places[i] : n;
+        read_numbers(pipeline, at, 3 * size, &some);
+        uint64_t want = n - at < 3 * size ? n - at : 3 * size;
+        CHECK_INT(some.n, want);
+        CHECK(memcmp(some.values, all.values + at, want * sizeof(int64_t)) == 0);
+        free(some.values);
+    }
+    free(all.values);
+}
+
+static void a_shuffle_continues_with_the_same_window(void)
+{
+    check_window(
+        "dataset: [range: {stop: 100000}, shuffle: {buffer_size: 5000, seed: 4}]", 100000,
+        5000, 100000);
+    check_window("dataset: [range: {stop: 20000}, shuffle: {buffer_size: 999}, repeat: "
+                 "{count: 4}]",
+                 80000, 999, 20000);
+    check_window("dataset: [range: {stop: 3000}, shuffle_and_repeat: {buffer_size: 2999, "
+                 "count: 5}]",
+                 15000, 2999, 3000);
+    check_window("dataset: [range: {stop: 3000}, shuffle: {buffer_size: 3000, "
+                 "reshuffle_each_iteration: false}, repeat: {count: 2}]",
+                 6000, 3000, 3000);
+    check_window("dataset: [range: {stop: 3000}, repeat: {count: 5}, shuffle: "
+                 "{buffer_size: 70}, shuffle: {buffer_size: 500}]",
+                 15000, 500, 3000);
+}
+
+/* ---- memory ---- */
+
+static uint64_t known_errors; /* of the position */
+
+static int attempt(void *owner)
+{
+    struct stg_step_run *run = owner;
+    const struct stg_position position = {
+        .items = 4, .elements = 4, .errors = known_errors};
+    struct stg_err err = {0};
+    int rc = stg_step_run_try(run, &err);
+    if (rc == 0)
+        rc = stg_dataset_seek(run->dataset, &position, &err);
+    if (rc == 0)
+        rc = stg_step_run_some(run, 3, INT64_MAX, NULL, &err);
+    if (rc < 0)
+        CHECK(err.code == rc && err.text[0] != '\0');
+    stg_step_run_close(run);
+    return rc == 1 || rc == -STAGER_OUT_OF_RANGE ? 0 : rc;
+}
+
+static void check_allocations(struct stg_step_run *run)
+{
+    known_errors = 0;
+    known_errors = attempt(run) == -STAGER_FAILED_PRECONDITION;
+    if (run->row->flags & STG_ROW_THREADS)
+        stg_failalloc_each_of_threads(attempt, run);
+    else
+        stg_failalloc_each(attempt, run);
+}
+
+static void any_allocation_of_a_seek_may_fail(void)
+{
+    stg_step_over_rows(check_allocations);
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(after_a_skip_the_rest_is_that_of_an_uninterrupted_run, 300),
+    TEST_SLOW(from_the_position_of_each_item_the_rest_follows, 300),
+    TEST_SLOW(pipelines_drawn_at_random_continue_at_every_position, 300),
+    TEST(another_batch_size_continues_at_the_right_row),
+    TEST(what_is_skipped_is_not_produced),
+    TEST(a_shuffle_continues_with_the_same_window),
+    TEST_SLOW(any_allocation_of_a_seek_may_fail, 180),
+};
+
+TEST_MAIN(tests)
