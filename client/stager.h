@@ -408,15 +408,16 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
  * there before the next stager_run may read them. stager_run_wait and stager_run_event
  * order other work, like stager_batch_wait and stager_batch_event. The event is valid
  * until the next stager_run. At most two runs are in progress: a third waits for the
- * first. An id that is not a row of its table gives zeros. One of the next two runs, or
- * stager_next at the end of the pass, then returns INVALID_ARGUMENT, and the text names
- * the batch. Errors: FAILED_PRECONDITION: the last stager_run left no result on a device.
- */
+ * first. An id that is not a row of its table, or an index that is out of range, gives
+ * zeros. One of the next two runs, or stager_next at the end of the pass, then returns
+ * INVALID_ARGUMENT, and the text names the batch. Errors: FAILED_PRECONDITION: the last
+ * stager_run left no result on a device. */
 int stager_run_wait(struct stager_stream *stream, void *device_stream);
 int stager_run_event(struct stager_stream *stream, void **ret);
 
 /* Returns where the last stager_run computed the fetches that a GPU can compute, and
- * the reason: "cuda:0"; "host: compute_device is off"; "host: cuda:0 failed: …". With
+ * the reason: "cuda:0"; "host: compute_device is off"; "host: cuda:0 failed: …"; "host:
+ * none of the fetches runs on a GPU: node columns (decode_csv) does not". With
  * auto: "measuring: turn 2 of 6, cuda:0", then "cuda:0: a step took 0.110 ms with
  * cuda:0, 0.240 ms on the host" or "host: …". These are the slowest of three turns on
  * the GPU and the fastest of three on the host. "" before the first run. Never NULL;

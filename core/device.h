@@ -14,7 +14,7 @@
 #include "core/device_kernels.h"
 #include "core/err.h"
 
-#define STG_DEVICE_ABI 3
+#define STG_DEVICE_ABI 4
 #define STG_DEVICE_SYMBOL "stg_cuda_device"
 
 /* A point in the order of work of a stream. */

@@ -44,6 +44,17 @@ int stg_cuda_embedding_lookup(const struct stg_kernel_lookup *how,
                               struct CUstream_st *stream);
 int stg_cuda_concat(const struct stg_cuda_concat *how, void *y,
                     struct CUstream_st *stream);
+int stg_cuda_binary(const struct stg_kernel_pair *how, struct CUstream_st *stream);
+int stg_cuda_unary(enum stg_kernel_unary op, int dtype, void *y, const void *x, size_t n,
+                   struct CUstream_st *stream);
+int stg_cuda_fill(void *y, unsigned unit, uint64_t value, size_t n,
+                  struct CUstream_st *stream);
+int stg_cuda_matmul(const struct stg_kernel_matmul *how, struct CUstream_st *stream);
+/* n_sums may be of no elements each; then there is no x. */
+int stg_cuda_reduce(const struct stg_kernel_reduce *how, struct CUstream_st *stream);
+int stg_cuda_softmax(const struct stg_kernel_softmax *how, struct CUstream_st *stream);
+int stg_cuda_gather(const struct stg_kernel_gather *how, struct CUstream_st *stream);
+int stg_cuda_gru(const struct stg_kernel_gru *how, struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,10 @@
  */
 #include <cuda_runtime_api.h>
 
+#include <string.h>
+
 #include "core/status.h"
+#include "cuda/blas.h"
 #include "cuda/error.h"
 #include "cuda/kernels.h"
 #include "cuda/scope.h"
@@ -192,6 +195,183 @@ static int cast(struct stg_stream *stream, int y_dtype, void *y, int x_dtype,
         "cast", err);
 }
 
+/* ---- elementwise ---- */
+
+static bool is_signed(int dtype)
+{
+    return dtype == STAGER_INT8 || dtype == STAGER_INT16 || dtype == STAGER_INT32 ||
+           dtype == STAGER_INT64;
+}
+
+static bool is_number(int dtype)
+{
+    return is_float(dtype) || is_signed(dtype) || dtype == STAGER_UINT8 ||
+           dtype == STAGER_UINT16 || dtype == STAGER_UINT32 || dtype == STAGER_UINT64;
+}
+
+static int64_t n_of(const struct stg_kernel_loops *loops)
+{
+    int64_t n = 1;
+    for (int d = 0; d < loops->n; d++)
+        n *= loops->size[d];
+    return n;
+}
+
+static bool binary_takes(enum stg_kernel_binary op, int dtype)
+{
+    if (op == STG_KERNEL_LOGICAL_AND || op == STG_KERNEL_LOGICAL_OR)
+        return dtype == STAGER_BOOL;
+    if (op == STG_KERNEL_DIVIDE)
+        return is_float(dtype);
+    return is_number(dtype) || (dtype == STAGER_BOOL &&
+                                (op == STG_KERNEL_EQUAL || op == STG_KERNEL_NOT_EQUAL));
+}
+
+static int binary(struct stg_stream *stream, const struct stg_kernel_pair *how,
+                  struct stg_err *err)
+{
+    if (!binary_takes(how->op, how->dtype))
+        return refuse_dtype("binary", how->dtype, err);
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, (size_t)n_of(&how->loops), &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(&scope, stg_cuda_binary(how, stg_cuda_stream_of(stream)),
+                           "binary", err);
+}
+
+static bool unary_takes(enum stg_kernel_unary op, int dtype)
+{
+    if (op == STG_KERNEL_LOGICAL_NOT)
+        return dtype == STAGER_BOOL;
+    if (op == STG_KERNEL_RELU)
+        return is_number(dtype);
+    if (op == STG_KERNEL_NEGATIVE || op == STG_KERNEL_ABS)
+        return is_float(dtype) || is_signed(dtype);
+    return is_float(dtype);
+}
+
+static int unary(struct stg_stream *stream, enum stg_kernel_unary op, int dtype, void *y,
+                 const void *x, size_t n, struct stg_err *err)
+{
+    if (!unary_takes(op, dtype))
+        return refuse_dtype("unary", dtype, err);
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(&scope,
+                           stg_cuda_unary(op, dtype, y, x, n, stg_cuda_stream_of(stream)),
+                           "unary", err);
+}
+
+static int fill(struct stg_stream *stream, void *y, unsigned unit, const void *value,
+                size_t n, struct stg_err *err)
+{
+    if (unit != 1 && unit != 2 && unit != 4 && unit != 8)
+        return refuse("fill", "an element has 1, 2, 4 or 8 bytes", err);
+    struct stg_cuda_scope scope;
+    uint64_t bits = 0;
+    memcpy(&bits, value,
+           unit); /* the first bytes are the lowest, as on every GPU's host */
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(
+        &scope, stg_cuda_fill(y, unit, bits, n, stg_cuda_stream_of(stream)), "fill", err);
+}
+
+/* ---- matrices and rows ---- */
+
+static int matmul(struct stg_stream *stream, const struct stg_kernel_matmul *how,
+                  struct stg_err *err)
+{
+    const char *name = "matmul";
+    if (!is_float(how->dtype) && how->dtype != STAGER_INT32 && how->dtype != STAGER_INT64)
+        return refuse_dtype(name, how->dtype, err);
+    if (how->m < 0 || how->k < 0 || how->n < 0)
+        return refuse(name, "a size is negative", err);
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, (size_t)(n_of(&how->loops) * how->m * how->n), &scope, err);
+    if (rc <= 0)
+        return rc;
+    rc = stg_cuda_blas_matmul(stream, how, err);
+    if (rc != 0)
+        return stg_cuda_leave(&scope, rc < 0 ? rc : 0);
+    return stg_cuda_result(&scope, stg_cuda_matmul(how, stg_cuda_stream_of(stream)), name,
+                           err);
+}
+
+static int reduce(struct stg_stream *stream, const struct stg_kernel_reduce *how,
+                  struct stg_err *err)
+{
+    const char *name = "reduce";
+    if (!is_number(how->dtype) ||
+        (how->op == STG_KERNEL_L2_NORMALIZE && !is_float(how->dtype)))
+        return refuse_dtype(name, how->dtype, err);
+    size_t n_sums = 1;
+    for (int d = 0; d < how->n_dims; d++)
+        n_sums *= how->is_reduced[d] ? 1 : (size_t)how->size[d];
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, n_sums, &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(&scope, stg_cuda_reduce(how, stg_cuda_stream_of(stream)), name,
+                           err);
+}
+
+static int softmax(struct stg_stream *stream, const struct stg_kernel_softmax *how,
+                   struct stg_err *err)
+{
+    if (!is_float(how->dtype))
+        return refuse_dtype("softmax", how->dtype, err);
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, (size_t)(how->n_outer * how->n * how->n_inner), &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(&scope, stg_cuda_softmax(how, stg_cuda_stream_of(stream)),
+                           "softmax", err);
+}
+
+static int gather(struct stg_stream *stream, const struct stg_kernel_gather *how,
+                  struct stg_err *err)
+{
+    const char *name = "gather";
+    if (how->unit != 1 && how->unit != 2 && how->unit != 4 && how->unit != 8)
+        return refuse(name, "an element has 1, 2, 4 or 8 bytes", err);
+    if (how->indices_dtype != STAGER_INT32 && how->indices_dtype != STAGER_INT64)
+        return refuse_dtype(name, how->indices_dtype, err);
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, (size_t)(how->batch * how->outer * how->n * how->inner),
+                   &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(&scope, stg_cuda_gather(how, stg_cuda_stream_of(stream)), name,
+                           err);
+}
+
+/* A state of no step is 0. */
+static int gru(struct stg_stream *stream, const struct stg_kernel_gru *how,
+               struct stg_err *err)
+{
+    const char *name = "gru";
+    static const double zero;
+    size_t n = (size_t)(how->n_rows * how->n);
+    if (how->dtype != STAGER_FLOAT32 && how->dtype != STAGER_FLOAT64)
+        return refuse_dtype(name, how->dtype, err);
+    if (how->lengths != NULL && how->lengths_dtype != STAGER_INT32 &&
+        how->lengths_dtype != STAGER_INT64)
+        return refuse_dtype(name, how->lengths_dtype, err);
+    if (how->n_steps == 0)
+        return fill(stream, how->state, stg_dtype_bytes(how->dtype), &zero, n, err);
+    struct stg_cuda_scope scope;
+    int rc = begin(stream, n, &scope, err);
+    if (rc <= 0)
+        return rc;
+    return stg_cuda_result(&scope, stg_cuda_gru(how, stg_cuda_stream_of(stream)), name,
+                           err);
+}
+
 const struct stg_device_kernels stg_cuda_kernels = {
     .normalize_image = normalize_image,
     .cast = cast,
@@ -200,4 +380,12 @@ const struct stg_device_kernels stg_cuda_kernels = {
     .embedding_lookup = embedding_lookup,
     .log1p = log1p_each,
     .concat = concat,
+    .binary = binary,
+    .unary = unary,
+    .fill = fill,
+    .matmul = matmul,
+    .reduce = reduce,
+    .softmax = softmax,
+    .gather = gather,
+    .gru = gru,
 };

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "core/device.h"
+#include "cuda/blas.h"
 
 struct CUstream_st; /* what a cudaStream_t points to */
 struct CUevent_st;
@@ -18,6 +19,7 @@ struct stg_stream {
     int device;
     struct CUstream_st *cuda;
     bool foreign; /* wrapped: not destroyed with this */
+    struct stg_cuda_blas blas;
 };
 
 struct stg_device_event {

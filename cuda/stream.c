@@ -56,8 +56,13 @@ void stg_cuda_stream_destroy(struct stg_stream *stream)
     struct stg_cuda_scope scope;
     if (stream == NULL)
         return;
-    if (!stream->foreign && stg_cuda_enter(stream->device, &scope, NULL) == 0)
-        stg_cuda_result(&scope, cudaStreamDestroy(stream->cuda), "a stream's end", NULL);
+    if ((!stream->foreign || stream->blas.handle != NULL) &&
+        stg_cuda_enter(stream->device, &scope, NULL) == 0) {
+        stg_cuda_blas_finish(&stream->blas);
+        cudaError_t error =
+            stream->foreign ? cudaSuccess : cudaStreamDestroy(stream->cuda);
+        stg_cuda_result(&scope, error, "a stream's end", NULL);
+    }
     free(stream);
 }
 

@@ -330,13 +330,17 @@ static int synchronize(struct stg_compute_graph *graph, struct stg_err *err)
 
 static void tell(const struct stg_compute_executor *executor, char *buf, size_t bytes)
 {
+    char text[256];
+    const char *stays = stg_run_stays(executor->run, text, sizeof(text));
     if (executor->half != NULL)
         stg_on_device_tell(executor->half, buf, bytes);
+    else if (stg_run_writes(executor->run))
+        snprintf(buf, bytes, "host: the fetches need nodes that write variables");
+    else if (stays != NULL)
+        snprintf(buf, bytes, "host: none of the fetches runs on a GPU: node %s does not",
+                 stays);
     else
-        snprintf(buf, bytes, "host: %s",
-                 stg_run_writes(executor->run)
-                     ? "the fetches need nodes that write variables"
-                     : "none of the fetches runs on a GPU");
+        snprintf(buf, bytes, "host: none of the fetches runs on a GPU");
 }
 
 static bool measured(struct stg_compute_executor *executor,

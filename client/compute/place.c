@@ -259,7 +259,7 @@ static int read_bad(struct stg_result *result, struct stg_err *err)
             continue;
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "batch %llu, which already ran: node %s: element %lld of input 1 "
-                       "is not a row of the table; its result was zeros",
+                       "is out of range; its result was zeros",
                        (unsigned long long)result->number,
                        stg_run_node_text(of, i, node, sizeof(node)),
                        (long long)result->bad_host[i]);

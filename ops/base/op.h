@@ -58,6 +58,8 @@ struct stg_op_device {
     /* Copies constant data, which lives as long as the graph, to the device. */
     int (*keep)(struct stg_op_run *ctx, const void *data, size_t bytes, const void **ret,
                 struct stg_err *err);
+    /* Allocates device memory for the op's own use, until the device has finished. */
+    int (*room)(struct stg_op_run *ctx, size_t bytes, void **ret, struct stg_err *err);
     /* Device memory, initially INT64_MAX: the lowest index of an invalid element of input
      * 1. The run fails if it is set once the device has finished. */
     int64_t *bad;
@@ -152,8 +154,7 @@ struct stg_op {
     uint64_t (*rows)(const struct stg_op_run *ctx);
     /* Returns whether run may be called with a device. on_host: one bit for each input
      * that is in host memory too. With a device, run enqueues its work on device memory
-     * from alloc, and returns; an unsupported input is an ordinary error. Only for ops
-     * with one output. NULL: never. */
+     * from alloc, and returns; an unsupported input is an ordinary error. NULL: never. */
     bool (*launches)(const void *plan, const struct stg_component *inputs,
                      size_t n_inputs, uint64_t on_host);
     /* Absorbs readers of single outputs, if that is cheaper than to emit the output. A

@@ -48,7 +48,7 @@ static bool step_launches(const struct stg_run *run, const struct stg_run_step *
     const struct stg_graph_node *node = step->node;
     struct stg_component inputs[64];
     uint64_t on_host = 0;
-    if (node->op->launches == NULL || node->n_outputs != 1 || node->n_inputs > 64 ||
+    if (node->op->launches == NULL || node->n_inputs > 64 ||
         (node->op->flags & STG_OP_STATEFUL) != 0)
         return false;
     for (size_t i = 0; i < node->n_inputs; i++) {
@@ -71,6 +71,15 @@ bool stg_run_launches(const struct stg_run *run)
             return false;
     }
     return run->n_fetches > 0;
+}
+
+const char *stg_run_stays(const struct stg_run *run, char *buf, size_t bytes)
+{
+    for (size_t s = 0; s < run->n_steps; s++) {
+        if (!step_launches(run, &run->steps[s]))
+            return stg_run_node_text(run, s, buf, bytes);
+    }
+    return NULL;
 }
 
 /* An op that gives the elements of its input, perhaps in another shape. */
@@ -145,6 +154,13 @@ static int device_keep(struct stg_op_run *ctx, const void *data, size_t bytes,
     return launch->how->keep(launch->how->owner, data, bytes, false, ret, err);
 }
 
+static int device_room(struct stg_op_run *ctx, size_t bytes, void **ret,
+                       struct stg_err *err)
+{
+    const struct launch *launch = ctx->executor;
+    return launch->how->alloc(launch->how->owner, bytes, ret, err);
+}
+
 /* Constants and variables go to the device when they are first read. */
 static int find_input(const struct launch *launch, size_t i, struct stg_err *err)
 {
@@ -183,6 +199,7 @@ static int launch_step(struct launch *launch, size_t s, const struct stg_key *ke
         .stream = launch->how->stream,
         .hosts = run->on_device + run->n_slots,
         .keep = device_keep,
+        .room = device_room,
         .bad = launch->how->bad + s,
     };
     struct stg_op_run ctx = {
@@ -196,7 +213,8 @@ static int launch_step(struct launch *launch, size_t s, const struct stg_key *ke
         .device = &device,
         .executor = launch,
     };
-    run->slots[step->outputs[0].slot].is_view = false;
+    for (size_t i = 0; i < step->node->n_outputs; i++)
+        run->slots[step->outputs[i].slot].is_view = false;
     if (rc == 0)
         rc = step->node->op->run(&ctx, err);
     stg_bump_reset(&run->own.scratch);

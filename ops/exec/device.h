@@ -33,6 +33,10 @@ struct stg_run_device {
  * No when it writes a variable, or when a fetch is no node's output. */
 bool stg_run_launches(const struct stg_run *run);
 
+/* Returns the first node that cannot run there, "NAME (op)"; NULL: none, or it launches.
+ */
+const char *stg_run_stays(const struct stg_run *run, char *buf, size_t bytes);
+
 /* Does it launch, and do its nodes only hand on what is on the device already? */
 bool stg_run_forwards(const struct stg_run *run);
 

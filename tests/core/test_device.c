@@ -338,7 +338,7 @@ static void refuse(const char *target, const char *why)
 static void a_plugin_of_another_kind_is_refused(void)
 {
     CHECK(getenv("STG_FAKE_ABI") != NULL);
-    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 3");
+    refuse(getenv("STG_FAKE_ABI"), "has device abi 99, this program has 4");
     refuse(getenv("STG_FAKE_SHORT"), "has a table of 16 bytes");
     refuse(getenv("STG_FAKE_NULL"), "returned no table");
     refuse(getenv("STG_FAKE_EMPTY"), "exports no stg_cuda_device");

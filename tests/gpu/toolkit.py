@@ -11,7 +11,8 @@ import sysconfig
 import row
 
 TARGETS = ["daemon/stagerd", "daemon/gpu/stager-gpu", "client/stagerctl/stagerctl", "cuda/libstager-cuda.so",
-           "tests/core/test_core_device", "tests/kernels/test_kernels", "tests/kernels/test_launch", "tests/kernels/test_launch_models",
+           "tests/core/test_core_device", "tests/kernels/test_kernels", "tests/kernels/test_launch",
+           "tests/kernels/test_launch_models", "tests/kernels/test_launch_ops", "tests/kernels/test_blas", "tests/gpu/bench_gpu_scores",
            "tests/client/test_client_device", "tests/standin/libstager-cuda.so", "tests/gpu/test_gpu",
            "tests/gpu/bench_gpu", "tests/gpu/bench_gpu_copy", "tests/gpu/bench_gpu_shared"]
 MORE_TARGETS = r"client/(python/stager/[^/]+|libstager-compute\.so[.0-9]*)"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin functions that launch.c needs, for emulated kernels: there is always one
- * device, and its memory is the host's.
+ * The plugin functions that launch.c and blas.c need, for emulated kernels: there is
+ * always one device, and its memory is the host's.
  */
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <stdlib.h>
 
 #include "core/status.h"
 #include "cuda/error.h"
@@ -30,6 +32,13 @@ int stg_cuda_result(const struct stg_cuda_scope *scope, int error, const char *w
 int stg_cuda_device_of(const struct stg_stream *stream)
 {
     return 0;
+}
+
+/* A fake one, where the environment names it: NVIDIA's would read memory of the host. */
+void *stg_cuda_blas_open(void)
+{
+    const char *path = getenv("STG_FAKE_CUBLAS");
+    return path != NULL ? dlopen(path, RTLD_NOW) : NULL;
 }
 
 struct CUstream_st *stg_cuda_stream_of(const struct stg_stream *stream)

@@ -89,6 +89,11 @@ static inline float __fdiv_rn(float x, float y)
     return x / y;
 }
 
+static inline double __ddiv_rn(double x, double y)
+{
+    return x / y;
+}
+
 static inline float __fsub_rn(float x, float y)
 {
     return x - y;

@@ -7,6 +7,7 @@ libstager-cuda.so, on a real GPU with PyTorch.
 """
 import ctypes
 import os
+import re
 import sys
 import unittest
 
@@ -19,6 +20,7 @@ IS_STANDIN = bool(FOUND) and FOUND.gpus[0].name == "standin"
 if not FOUND:
     print(f"skipped: {FOUND.reason}")
     sys.exit(77)
+KERNELS = not IS_STANDIN or os.environ.get("STG_STANDIN_KERNELS")  # nvcc compiled those of the stand-in
 CUDA, OLD, NEW = 2, b"dltensor", b"dltensor_versioned"
 
 
@@ -104,9 +106,9 @@ class OnAStandIn(case.Case):
 
     def test_explain_tells_what_runs_on_the_gpu(self):
         graph = [{"name": "half", "op": "cast", "input": ["staged:value"], "dtype": "float32"},
-                 {"name": "sum", "op": "reduce_sum", "input": ["staged:value"], "axis": 0}]
+                 {"name": "power", "op": "pow", "input": ["staged:value", "staged:value"]}]
         name = self.apply(dataset=[{"range": {"stop": 10 ** 9}}, {"batch": {"batch_size": 8}}], graph=graph,
-                          staged={"features": {"value": "value"}, "compute_device": "on"}, targets=["half", "sum"])
+                          staged={"features": {"value": "value"}, "compute_device": "on"}, targets=["half", "power"])
         nodes = {}
         with stager.open(name, gpu="cuda:0") as stream:
             for batch in stream:
@@ -116,8 +118,8 @@ class OnAStandIn(case.Case):
                 nodes = {node["name"]: node for node in stager.explain(name)["nodes"]}
                 if nodes["half"]["on_gpu"]:
                     break
-        self.assertEqual([nodes[node]["on_gpu"] for node in ("value", "half", "sum")], [False, True, False])
-        self.assertEqual([nodes[node]["bytes"] for node in ("value", "half", "sum")], [64, 32, 8])
+        self.assertEqual([nodes[node]["on_gpu"] for node in ("value", "half", "power")], [False, True, False])
+        self.assertEqual([nodes[node]["bytes"] for node in ("value", "half", "power")], [64, 32, 64])
         self.assertGreater(nodes["half"]["n_trainer"], 0)
 
     def test_a_device_tensor_is_nothing_for_the_host(self):
@@ -168,6 +170,68 @@ class OnAStandIn(case.Case):
                          ({"gpu": "cuda", "batch_size": 1}, "batch_size")):
             with self.assertRaisesRegex(stager.InvalidArgumentError, why):
                 stager.open(name, **how)
+
+
+def floats(tensor):
+    """The elements of a float32 tensor, wherever it is."""
+    if tensor.__dlpack_device__()[0] != CUDA:
+        return np.asarray(tensor)
+    if not IS_STANDIN:
+        return case.need("torch").from_dlpack(tensor).cpu().numpy()
+    device, capsule = standin(), tensor.__dlpack__()
+    device.synchronize()
+    at = device.see(exported(capsule, OLD).data)
+    return np.array((ctypes.c_float * tensor.shape[0]).from_address(at))
+
+
+class Models(case.Case):
+    """The whole models of examples/models, on the stand-in or on a GPU."""
+
+    def golden(self):
+        """(the rows, {model: scores by NumPy})"""
+        with open(os.path.join(case.HERE, "../client/compute/models.golden.h"), encoding="utf-8") as file:
+            text = file.read()
+        scores = {name: [float(score) for score in of.split(", ")] for name, of in re.findall(r'{"(\w+)", {(.*?)}}', text)}
+        return re.findall(r'^    "(.*)",$', text, re.M), scores
+
+    def model(self, name, data, suffix, **staged):
+        """Applies the model, with everything that may run before the boundary there."""
+        with open(os.path.join(case.HERE, f"../../examples/models/{name}.yaml.in"), encoding="utf-8") as file:
+            text = file.read().replace("@DATA@", data)
+        text = re.sub(r"^smart_stage:.*\n", "", text, flags=re.M)
+        text = text.replace(f"name: {name}\n", f"name: {name}-{suffix}\n").replace("staged:\n", "staged:\n" + "".join(
+            f"  {key}: {value}\n" for key, value in staged.items()))
+        return stager.apply(text + "smart_stage: on\n", replace=True)
+
+    def test_scores_are_computed_on_the_device(self):
+        rows, golden = self.golden()
+        data = self.file("clicks.csv", "".join(row + "\n" for row in rows * 4))  # a batch, and half of one
+        self.assertEqual(len(golden), 5)
+        for name, want in golden.items():
+            with self.subTest(name), stager.open(self.model(name, data, "on", compute_device="on"), fields=[], fetches=["scores"],
+                                                 gpu="cuda:0") as stream:
+                got, places = [], set()
+                for batch in stream:
+                    scores = stream.run(batch, ["scores"])[0]
+                    if IS_STANDIN and not KERNELS:
+                        self.skipTest("built without CUDA")
+                    self.assertEqual(scores.__dlpack_device__(), (CUDA, 0))
+                    got += list(floats(scores))
+                    places.add(stream.info["run_where"])
+                self.assertEqual((len(got), places), (48, {"cuda:0"}))
+                np.testing.assert_allclose(got, want * 4, rtol=0, atol=2e-6)
+
+    def test_scores_on_the_device_are_those_of_the_host(self):
+        rows, golden = self.golden()
+        data = self.file("clicks.csv", "".join(row + "\n" for row in rows * 40))
+        for name in golden:
+            with self.subTest(name):
+                found = []
+                for how in ("on", "off"):
+                    with stager.open(self.model(name, data, how, compute_device=how), fields=[], fetches=["scores"],
+                                     gpu="cuda:0") as stream:
+                        found.append(np.concatenate([floats(stream.run(batch, ["scores"])[0]) for batch in stream]))
+                np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-6)
 
 
 @unittest.skipIf(IS_STANDIN, "there is no GPU")

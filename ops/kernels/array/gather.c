@@ -166,6 +166,25 @@ static int take_strings(struct stg_op_run *ctx, const struct sizes *s, const int
                             err);
 }
 
+static int launch(struct stg_op_run *ctx, const struct sizes *sizes, struct stg_err *err)
+{
+    const struct stg_tensor *from = &ctx->inputs[0], *indices = &ctx->inputs[1];
+    struct stg_tensor output;
+    struct stg_kernel_gather how = {.unit = stg_dtype_bytes(from->dtype),
+                                    .indices_dtype = indices->dtype,
+                                    .batch = sizes->batch,
+                                    .outer = sizes->outer,
+                                    .dim = sizes->dim,
+                                    .inner = sizes->inner,
+                                    .n = sizes->n,
+                                    .x = from->data,
+                                    .indices = indices->data,
+                                    .bad = ctx->device->bad};
+    int rc = ctx->alloc(ctx, 0, from->dtype, sizes->ndim, sizes->shape, 0, &output, err);
+    how.y = rc == 0 ? output.data : NULL;
+    return rc < 0 ? rc : ctx->device->kernels->gather(ctx->device->stream, &how, err);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct stg_tensor *from = &ctx->inputs[0];
@@ -173,6 +192,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     struct stg_tensor output;
     int64_t *at = NULL;
     int rc = measure(ctx, &sizes, err);
+    if (rc == 0 && ctx->device != NULL)
+        return launch(ctx, &sizes, err);
     if (rc == 0)
         rc = read_indices(ctx, &sizes, &at, err);
     if (rc == 0 && from->dtype == STAGER_STRING)
@@ -207,4 +228,5 @@ const struct stg_op stg_op_gather = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };

@@ -42,19 +42,41 @@ static int infer_ones(struct stg_op_infer *ctx, struct stg_err *err)
     return infer(ctx, true, err);
 }
 
-static void fill_ones(const struct stg_tensor *output, size_t n)
+static void store_one(int dtype, void *to)
 {
     static const struct stg_value one = {.kind = STG_VALUE_INT, .i = 1, .f = 1.0};
+    if (dtype == STAGER_BOOL)
+        *(uint8_t *)to = 1;
+    else
+        stg_literal_store(&one, dtype, to, 0, NULL);
+}
+
+static void fill_ones(const struct stg_tensor *output, size_t n)
+{
     size_t bytes = stg_dtype_bytes(output->dtype), done = 1;
     char *to = output->data;
     if (n == 0)
         return;
-    if (output->dtype == STAGER_BOOL)
-        to[0] = 1;
-    else
-        stg_literal_store(&one, output->dtype, to, 0, NULL);
+    store_one(output->dtype, to);
     for (; done < n; done *= 2)
         memcpy(to + done * bytes, to, (done < n - done ? done : n - done) * bytes);
+}
+
+static bool launches(const void *plan, const struct stg_component *inputs,
+                     size_t n_inputs, uint64_t on_host)
+{
+    return ((const struct plan *)plan)->dtype != STAGER_STRING;
+}
+
+static int launch(struct stg_op_run *ctx, const struct stg_tensor *output, size_t n,
+                  struct stg_err *err)
+{
+    const struct plan *plan = ctx->plan;
+    uint64_t value = 0;
+    if (plan->one)
+        store_one(plan->dtype, &value);
+    return ctx->device->kernels->fill(ctx->device->stream, output->data,
+                                      stg_dtype_bytes(plan->dtype), &value, n, err);
 }
 
 static int run(struct stg_op_run *ctx, struct stg_err *err)
@@ -66,6 +88,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     if (rc < 0)
         return rc;
     size_t n = (size_t)stg_tensor_n(input);
+    if (ctx->device != NULL)
+        return launch(ctx, &output, n, err);
     if (plan->dtype == STAGER_STRING)
         memset((void *)(uintptr_t)output.begin, 0, (n + 1) * sizeof(*output.begin));
     else if (plan->one)
@@ -84,6 +108,7 @@ const struct stg_op stg_op_zeros_like = {
     .flags = STG_OP_ROW_WISE,
     .infer = infer_zeros,
     .run = run,
+    .launches = launches,
 };
 
 const struct stg_op stg_op_ones_like = {
@@ -95,4 +120,5 @@ const struct stg_op stg_op_ones_like = {
     .flags = STG_OP_ROW_WISE,
     .infer = infer_ones,
     .run = run,
+    .launches = launches,
 };

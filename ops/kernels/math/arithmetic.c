@@ -201,6 +201,7 @@ const struct stg_op stg_op_pow = {
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \
+        .launches = stg_binary_launches,                                                 \
     }
 
 OP(add, NULL, STG_OP_IN_PLACE,

@@ -93,6 +93,21 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return 0;
 }
 
+/* An addition of [n_outer, n, n_inner] and of n, which is repeated. */
+static int launch(struct stg_op_run *ctx, const struct sizes *sizes, void *y,
+                  struct stg_err *err)
+{
+    struct stg_kernel_pair how = {
+        .op = STG_KERNEL_ADD,
+        .dtype = ctx->inputs[0].dtype,
+        .loops = {.n = 3,
+                  .size = {sizes->n_outer, sizes->n, sizes->n_inner},
+                  .stride = {{sizes->n * sizes->n_inner, sizes->n_inner, 1}, {0, 1, 0}}},
+        .y = y,
+        .x = {ctx->inputs[0].data, ctx->inputs[1].data}};
+    return ctx->device->kernels->binary(ctx->device->stream, &how, err);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
@@ -107,6 +122,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     }
     struct stg_tensor output;
     int rc = ctx->alloc(ctx, 0, value->dtype, value->ndim, value->shape, 0, &output, err);
+    if (rc == 0 && ctx->device != NULL)
+        return launch(ctx, &sizes, output.data, err);
     if (rc == 0 && stg_tensor_n(value) > 0)
         plan->kernel(&sizes, value->data, bias->data, output.data);
     return rc;
@@ -122,4 +139,5 @@ const struct stg_op stg_op_bias_add = {
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,
+    .launches = stg_launches_all,
 };

@@ -82,6 +82,7 @@ static const int bools[STG_N_DTYPES] = {
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \
+        .launches = stg_binary_launches,                                                 \
     }
 
 OP(equal, "cannot be compared",

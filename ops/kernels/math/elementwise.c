@@ -2,14 +2,51 @@
 #include "ops/kernels/math/elementwise.h"
 #include "ops/base/element.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
+
+/* The number of the name, or n. */
+static size_t number_of(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0)
+            return i;
+    }
+    return n;
+}
+
+/* ---- two inputs ---- */
 
 struct binary {
     stg_strip_kernel kernel;
     int dtype;           /* of the result */
+    size_t on_device;    /* enum stg_kernel_binary; its end: no kernel */
     const char *refusal; /* what an element that cannot be is */
 };
+
+static size_t binary_on_device(const char *op, bool is_closed)
+{
+    static const char *const names[STG_KERNEL_N_BINARY] = {
+        [STG_KERNEL_ADD] = "add",
+        [STG_KERNEL_SUBTRACT] = "subtract",
+        [STG_KERNEL_MULTIPLY] = "multiply",
+        [STG_KERNEL_DIVIDE] = "divide",
+        [STG_KERNEL_MINIMUM] = "minimum",
+        [STG_KERNEL_MAXIMUM] = "maximum",
+        [STG_KERNEL_EQUAL] = "equal",
+        [STG_KERNEL_NOT_EQUAL] = "not_equal",
+        [STG_KERNEL_LESS] = "less",
+        [STG_KERNEL_LESS_EQUAL] = "less_equal",
+        [STG_KERNEL_GREATER] = "greater",
+        [STG_KERNEL_GREATER_EQUAL] = "greater_equal",
+        [STG_KERNEL_LOGICAL_AND] = "logical_and",
+        [STG_KERNEL_LOGICAL_OR] = "logical_or",
+    };
+    size_t ret = number_of(op, names, STG_KERNEL_N_BINARY);
+    /* Integers are divided as floats, which the kernel does not do. */
+    return ret == STG_KERNEL_DIVIDE && !is_closed ? STG_KERNEL_N_BINARY : ret;
+}
 
 int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
                      const int *out_dtypes, const char *what, struct stg_err *err)
@@ -32,6 +69,7 @@ int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
     plan->dtype = out_dtypes != NULL ? out_dtypes[a->dtype] : a->dtype;
     plan->refusal = strcmp(ctx->node->op, "pow") == 0 ? "an integer to a negative power"
                                                       : "integer division by zero";
+    plan->on_device = binary_on_device(ctx->node->op, plan->dtype == a->dtype);
     output->dtype = plan->dtype;
     ctx->plan = plan;
     return stg_broadcast_infer(ctx->inputs, 2, output, err);
@@ -78,6 +116,36 @@ int64_t stg_strips_run(const struct stg_broadcast *broadcast,
     return stg_broadcast_each(broadcast, run_strip, &walk);
 }
 
+struct stg_kernel_loops stg_broadcast_loops(const struct stg_broadcast *broadcast)
+{
+    struct stg_kernel_loops ret = {.n = broadcast->n_loops};
+    static_assert(STG_KERNEL_LOOPS == STG_MAX_DIMS + 1, "room for all loops");
+    for (int d = 0; d < ret.n; d++) {
+        ret.size[d] = broadcast->loops[d].n;
+        ret.stride[0][d] = broadcast->loops[d].stride[0];
+        ret.stride[1][d] = broadcast->loops[d].stride[1];
+    }
+    return ret;
+}
+
+bool stg_binary_launches(const void *plan, const struct stg_component *inputs,
+                         size_t n_inputs, uint64_t on_host)
+{
+    return ((const struct binary *)plan)->on_device < STG_KERNEL_N_BINARY;
+}
+
+static int launch_binary(struct stg_op_run *ctx, const struct stg_broadcast *broadcast,
+                         void *y, struct stg_err *err)
+{
+    const struct binary *plan = ctx->plan;
+    struct stg_kernel_pair how = {.op = (enum stg_kernel_binary)plan->on_device,
+                                  .dtype = ctx->inputs[0].dtype,
+                                  .loops = stg_broadcast_loops(broadcast),
+                                  .y = y,
+                                  .x = {ctx->inputs[0].data, ctx->inputs[1].data}};
+    return ctx->device->kernels->binary(ctx->device->stream, &how, err);
+}
+
 int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct binary *plan = ctx->plan;
@@ -90,6 +158,8 @@ int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err)
         ctx->alloc(ctx, 0, plan->dtype, broadcast.ndim, broadcast.shape, 0, &output, err);
     if (rc < 0)
         return rc;
+    if (ctx->device != NULL)
+        return launch_binary(ctx, &broadcast, output.data, err);
     int64_t bad = stg_strips_run(&broadcast, ctx->inputs, plan->kernel, &output);
     if (bad < 0)
         return 0;
@@ -114,7 +184,26 @@ uint64_t stg_broadcast_rows(const struct stg_op_run *ctx)
 
 struct unary {
     stg_each_kernel kernel;
+    size_t on_device; /* enum stg_kernel_unary; its end: no kernel */
 };
+
+static size_t unary_on_device(const char *op)
+{
+    static const char *const names[STG_KERNEL_N_UNARY] = {
+        [STG_KERNEL_NEGATIVE] = "negative", [STG_KERNEL_ABS] = "abs",
+        [STG_KERNEL_RELU] = "relu",         [STG_KERNEL_LOGICAL_NOT] = "logical_not",
+        [STG_KERNEL_EXP] = "exp",           [STG_KERNEL_LOG] = "log",
+        [STG_KERNEL_SQRT] = "sqrt",         [STG_KERNEL_TANH] = "tanh",
+        [STG_KERNEL_SIGMOID] = "sigmoid",
+    };
+    return number_of(op, names, STG_KERNEL_N_UNARY);
+}
+
+bool stg_unary_launches(const void *plan, const struct stg_component *inputs,
+                        size_t n_inputs, uint64_t on_host)
+{
+    return ((const struct unary *)plan)->on_device < STG_KERNEL_N_UNARY;
+}
 
 int stg_unary_infer(struct stg_op_infer *ctx, const stg_each_kernel *kernels,
                     struct stg_err *err)
@@ -131,6 +220,7 @@ int stg_unary_infer(struct stg_op_infer *ctx, const stg_each_kernel *kernels,
                        kernels[STAGER_INT32] == NULL    ? "floats: cast it"
                        : kernels[STAGER_UINT32] == NULL ? "floats and signed integers"
                                                         : "numbers");
+    plan->on_device = unary_on_device(ctx->node->op);
     *output = *input;
     ctx->plan = plan;
     return 0;
@@ -144,6 +234,10 @@ int stg_unary_run(struct stg_op_run *ctx, struct stg_err *err)
     int rc = ctx->alloc(ctx, 0, input->dtype, input->ndim, input->shape, 0, &output, err);
     if (rc < 0)
         return rc;
+    if (ctx->device != NULL)
+        return ctx->device->kernels->unary(
+            ctx->device->stream, (enum stg_kernel_unary)plan->on_device, input->dtype,
+            output.data, input->data, (size_t)stg_tensor_n(input), err);
     plan->kernel(input->data, output.data, stg_tensor_n(input));
     return 0;
 }

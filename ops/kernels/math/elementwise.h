@@ -108,6 +108,13 @@ int stg_binary_infer(struct stg_op_infer *ctx, const stg_strip_kernel *kernels,
 /* The run of an op whose plan stg_binary_infer made. */
 int stg_binary_run(struct stg_op_run *ctx, struct stg_err *err);
 
+/* Implements `launches` of such an op: it has a kernel for that dtype. */
+bool stg_binary_launches(const void *plan, const struct stg_component *inputs,
+                         size_t n_inputs, uint64_t on_host);
+
+/* The loops of a kernel of a device over the first two inputs. */
+struct stg_kernel_loops stg_broadcast_loops(const struct stg_broadcast *broadcast);
+
 /* The rows of an op that broadcasts: inputs that have the dimension, and repeat nothing
  * in it. */
 uint64_t stg_broadcast_rows(const struct stg_op_run *ctx);
@@ -135,5 +142,7 @@ typedef void (*stg_each_kernel)(const void *in, void *out, int64_t n);
 int stg_unary_infer(struct stg_op_infer *ctx, const stg_each_kernel *kernels,
                     struct stg_err *err);
 int stg_unary_run(struct stg_op_run *ctx, struct stg_err *err);
+bool stg_unary_launches(const void *plan, const struct stg_component *inputs,
+                        size_t n_inputs, uint64_t on_host);
 
 #endif

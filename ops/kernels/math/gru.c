@@ -210,6 +210,33 @@ static int check_shapes(const struct stg_op_run *ctx, struct stg_err *err)
                          x->shape[0], x->shape[1], x->shape[2]);
 }
 
+static int launch(struct stg_op_run *ctx, const struct sequence *s, void *out,
+                  void *state, struct stg_err *err)
+{
+    const struct plan *plan = ctx->plan;
+    const struct stg_tensor *x = &ctx->inputs[0];
+    struct stg_kernel_gru how = {.dtype = x->dtype,
+                                 .reset_after = plan->reset_after,
+                                 .n_rows = x->shape[0],
+                                 .n_steps = s->n_steps,
+                                 .n_in = s->n_in,
+                                 .n = s->n,
+                                 .x = x->data,
+                                 .scores = plan->has_scores ? ctx->inputs[1].data : NULL,
+                                 .kernel = s->kernel,
+                                 .back = s->back,
+                                 .bias = s->bias,
+                                 .out = out,
+                                 .state = state};
+    size_t n = (size_t)(how.n_rows * how.n) * stg_dtype_bytes(x->dtype);
+    if (ctx->n_inputs > (plan->has_scores ? 5u : 4u)) {
+        how.lengths = ctx->inputs[ctx->n_inputs - 1].data;
+        how.lengths_dtype = ctx->inputs[ctx->n_inputs - 1].dtype;
+    }
+    int rc = plan->reset_after ? 0 : ctx->device->room(ctx, 2 * n, &how.scratch, err);
+    return rc < 0 ? rc : ctx->device->kernels->gru(ctx->device->stream, &how, err);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
@@ -237,6 +264,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
                     err);
     if (rc == 0)
         rc = ctx->alloc(ctx, 1, x->dtype, 2, (int64_t[]){x->shape[0], n}, 0, &state, err);
+    if (rc == 0 && ctx->device != NULL)
+        return launch(ctx, &s, out.data, state.data, err);
     bool has_lengths = ctx->n_inputs > (plan->has_scores ? 5u : 4u);
     for (int64_t i = 0; rc == 0 && i < x->shape[0]; i++) {
         s.x = (const char *)x->data + (size_t)(i * n_steps * s.n_in) * bytes;
@@ -269,6 +298,7 @@ const struct stg_op stg_op_gru = {
     .infer = infer_gru,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };
 
 const struct stg_op stg_op_augru = {
@@ -281,4 +311,5 @@ const struct stg_op stg_op_augru = {
     .infer = infer_augru,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };

@@ -237,6 +237,21 @@ static int take_room(struct stg_op_run *ctx, struct walk *walk, struct stg_err *
     return 0;
 }
 
+static int launch(struct stg_op_run *ctx, const struct walk *walk,
+                  const struct stg_broadcast *broadcast, void *y, struct stg_err *err)
+{
+    const bool *transpose = walk->plan->transpose;
+    struct stg_kernel_matmul how = {.dtype = ctx->inputs[0].dtype,
+                                    .transpose = {transpose[0], transpose[1]},
+                                    .m = walk->m,
+                                    .k = walk->k,
+                                    .n = walk->n,
+                                    .loops = stg_broadcast_loops(broadcast),
+                                    .y = y,
+                                    .x = {ctx->inputs[0].data, ctx->inputs[1].data}};
+    return ctx->device->kernels->matmul(ctx->device->stream, &how, err);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     struct walk walk = {.plan = ctx->plan, .inputs = ctx->inputs};
@@ -264,6 +279,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     shape[broadcast.ndim + 1] = walk.n;
     rc = ctx->alloc(ctx, 0, ctx->inputs[0].dtype, broadcast.ndim + 2, shape, 0, &output,
                     err);
+    if (rc == 0 && ctx->device != NULL)
+        return launch(ctx, &walk, &broadcast, output.data, err);
     if (rc == 0)
         rc = take_room(ctx, &walk, err);
     if (rc < 0 || stg_tensor_n(&output) == 0)
@@ -294,6 +311,7 @@ const struct stg_op stg_op_matmul = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };
 
 const struct stg_op stg_op_batch_matmul = {
@@ -305,4 +323,5 @@ const struct stg_op stg_op_batch_matmul = {
     .infer = infer_batch,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };

@@ -38,6 +38,7 @@ typedef void (*scale_row)(const void *in, int64_t n, bool by_one, const double *
                           void *out);
 
 struct plan {
+    enum stg_kernel_reduction on_device;
     uint32_t reduced; /* bit d: dimension d */
     bool keepdims, mean, max;
     double epsilon;
@@ -196,8 +197,10 @@ static int infer_sum(struct stg_op_infer *ctx, struct stg_err *err)
 {
     struct plan *plan;
     int rc = infer_with(ctx, &plan, err);
-    if (rc == 0)
+    if (rc == 0) {
         plan->row = sums[ctx->inputs[0].dtype];
+        plan->on_device = STG_KERNEL_REDUCE_SUM;
+    }
     return rc;
 }
 
@@ -208,6 +211,7 @@ static int infer_mean(struct stg_op_infer *ctx, struct stg_err *err)
     if (rc == 0) {
         plan->row = sums[ctx->inputs[0].dtype];
         plan->mean = true;
+        plan->on_device = STG_KERNEL_REDUCE_MEAN;
     }
     return rc;
 }
@@ -219,6 +223,7 @@ static int infer_max(struct stg_op_infer *ctx, struct stg_err *err)
     if (rc == 0) {
         plan->row = maxima[ctx->inputs[0].dtype];
         plan->max = true;
+        plan->on_device = STG_KERNEL_REDUCE_MAX;
     }
     return rc;
 }
@@ -229,6 +234,7 @@ static int infer_l2(struct stg_op_infer *ctx, struct stg_err *err)
     int rc = infer_with(ctx, &plan, err);
     if (rc < 0)
         return rc;
+    plan->on_device = STG_KERNEL_L2_NORMALIZE;
     plan->row = squares[ctx->inputs[0].dtype];
     plan->scale = scales[ctx->inputs[0].dtype];
     plan->epsilon =
@@ -339,6 +345,35 @@ static int sum_up(struct stg_op_run *ctx, struct walk *walk, struct stg_err *err
     return 0;
 }
 
+/* Dimensions that are merged, the last is the innermost. */
+static int launch(struct stg_op_run *ctx, struct stg_err *err)
+{
+    const struct plan *plan = ctx->plan;
+    const struct stg_tensor *input = &ctx->inputs[0];
+    bool is_scaled = plan->on_device == STG_KERNEL_L2_NORMALIZE;
+    struct walk walk;
+    struct stg_tensor output;
+    int64_t shape[STG_MAX_DIMS];
+    plan_walk(input, plan, &walk);
+    struct stg_kernel_reduce how = {.op = plan->on_device,
+                                    .dtype = input->dtype,
+                                    .n_dims = walk.ndim,
+                                    .epsilon = plan->epsilon,
+                                    .x = input->data};
+    for (int d = 0; d < walk.ndim; d++) {
+        how.size[walk.ndim - 1 - d] = walk.dims[d].n;
+        how.is_reduced[walk.ndim - 1 - d] = walk.dims[d].sum_stride == 0;
+    }
+    int ndim = is_scaled ? input->ndim : shape_of(plan, input->shape, input->ndim, shape);
+    int rc = ctx->alloc(ctx, 0, input->dtype, ndim, is_scaled ? input->shape : shape, 0,
+                        &output, err);
+    if (rc == 0)
+        rc = ctx->device->room(ctx, stg_kernel_reduce_scratch(walk.n_sums, walk.n_each),
+                               &how.scratch, err);
+    how.y = rc == 0 ? output.data : NULL;
+    return rc < 0 ? rc : ctx->device->kernels->reduce(ctx->device->stream, &how, err);
+}
+
 static bool is_float(int dtype)
 {
     return dtype == STAGER_FLOAT32 || dtype == STAGER_FLOAT64 ||
@@ -352,6 +387,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
     struct walk walk;
     struct stg_tensor output;
     int64_t shape[STG_MAX_DIMS];
+    if (ctx->device != NULL)
+        return launch(ctx, err);
     int rc = sum_up(ctx, &walk, err);
     if (rc < 0)
         return rc;
@@ -374,6 +411,8 @@ static int run_l2(struct stg_op_run *ctx, struct stg_err *err)
     const struct stg_tensor *input = &ctx->inputs[0];
     struct walk walk;
     struct stg_tensor output;
+    if (ctx->device != NULL)
+        return launch(ctx, err);
     int rc = sum_up(ctx, &walk, err);
     if (rc == 0)
         rc = ctx->alloc(ctx, 0, input->dtype, input->ndim, input->shape, 0, &output, err);
@@ -405,6 +444,7 @@ static uint64_t rows(const struct stg_op_run *ctx)
         .infer = infer_op,                                                               \
         .run = run_op,                                                                   \
         .rows = rows,                                                                    \
+        .launches = stg_launches_all,                                                    \
     }
 
 OP(reduce_sum, "Sums over dimensions; integers wrap; as tf.reduce_sum.", params,

@@ -83,6 +83,20 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return stg_move_axis(ctx->node, "axis", -1, input->ndim, &plan->axis, err);
 }
 
+static int launch(struct stg_op_run *ctx, const struct sizes *sizes, void *y,
+                  struct stg_err *err)
+{
+    struct stg_kernel_softmax how = {.dtype = ctx->inputs[0].dtype,
+                                     .n_outer = sizes->n_outer,
+                                     .n = sizes->n,
+                                     .n_inner = sizes->n_inner,
+                                     .y = y,
+                                     .x = ctx->inputs[0].data,
+                                     .mask =
+                                         ctx->n_inputs == 2 ? ctx->inputs[1].data : NULL};
+    return ctx->device->kernels->softmax(ctx->device->stream, &how, err);
+}
+
 static int run(struct stg_op_run *ctx, struct stg_err *err)
 {
     const struct plan *plan = ctx->plan;
@@ -102,6 +116,8 @@ static int run(struct stg_op_run *ctx, struct stg_err *err)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     struct stg_tensor output;
     int rc = ctx->alloc(ctx, 0, input->dtype, input->ndim, input->shape, 0, &output, err);
+    if (rc == 0 && ctx->device != NULL)
+        return launch(ctx, &sizes, output.data, err);
     if (rc == 0 && stg_tensor_n(input) > 0)
         plan->kernel(&sizes, input->data, mask != NULL ? mask->data : NULL, output.data,
                      row);
@@ -125,4 +141,5 @@ const struct stg_op stg_op_softmax = {
     .infer = infer,
     .run = run,
     .rows = rows,
+    .launches = stg_launches_all,
 };

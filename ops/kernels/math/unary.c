@@ -73,6 +73,7 @@ static void logical_not_bool(const void *in, void *out,
         .infer = infer_##op,                                                             \
         .run = stg_unary_run,                                                            \
         .rows = stg_rows_first,                                                          \
+        .launches = stg_unary_launches,                                                  \
     }
 
 OP(negative, "The number of the other sign; the smallest integer stays; as tf.negative.",

@@ -33,7 +33,7 @@ static const char graph[] =
     "  - {name: rows, op: embedding_lookup, input: [table, \"staged:x\"]}\n"
     "  - {name: column, op: expand_dims, input: [log], axis: 1}\n"
     "  - {name: all, op: concat, input: [rows, column], axis: 1}\n"
-    "  - {name: sum, op: reduce_sum, input: [log], axis: 0}\n"
+    "  - {name: power, op: pow, input: [log, log]}\n"
     "  - {name: ones, op: ones_like, input: [rows]}\n"
     "  - {name: grown, op: scatter_add, input: [table, \"staged:x\", ones]}\n"
     "  - {name: same, op: identity, input: [\"staged:x\"]}\n"
@@ -111,7 +111,7 @@ static void check_log(const struct stager_tensor *log, int64_t value)
 
 /* ---- results ---- */
 
-static const char *const some[] = {"all", "sum", "log", "rows", "same", "staged:x"};
+static const char *const some[] = {"all", "power", "log", "rows", "same", "staged:x"};
 #define N_SOME (sizeof(some) / sizeof(some[0]))
 
 /* The same value, computed on the host. */
@@ -156,7 +156,8 @@ static void check_device(const char *how, int stream_id, unsigned wanted)
         struct stager_batch *batch = take(&fake, stream, i, (int64_t)i * 10);
         fetch(stream, batch, some, N_SOME, results);
         for (size_t k = 0; k < N_SOME; k++) {
-            bool there = strcmp(some[k], "sum") != 0 && strcmp(some[k], "staged:x") != 0;
+            bool there =
+                strcmp(some[k], "power") != 0 && strcmp(some[k], "staged:x") != 0;
             CHECK_INT(results[k].device, there ? wanted : 0);
         }
         check_some(&fake, stream, results, (int64_t)i * 10);
@@ -248,7 +249,7 @@ static void stager_run_does_not_wait_for_the_device(void)
     standin->synchronize();
     CHECK_INT(device->event_query(event, NULL), 1);
     check_log(&log, 7);
-    name = "sum";
+    name = "power";
     fetch(stream, batch, &name, 1, &log);
     CHECK_INT(stager_run_event(stream, &event), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "no result on a device");
@@ -548,7 +549,9 @@ static void it_is_said_where_it_ran_and_why(void)
         struct stager_batch *batch = take(&fake, stream, 0, 3);
         check_where(stream, batch, "log", where[i]);
         if (i == 0) {
-            check_where(stream, batch, "sum", "host: none of the fetches runs on a GPU");
+            check_where(
+                stream, batch, "power",
+                "host: none of the fetches runs on a GPU: node power (pow) does not");
             check_where(stream, batch, "grown",
                         "host: the fetches need nodes that write variables");
             standin->fail_kernel = 1;
