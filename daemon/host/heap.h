@@ -12,6 +12,11 @@
  */
 void stg_heap_bound(void);
 
+/* Between these two, what a thread frees leaves the ends of heaps small: for freeing what
+ * a pipeline held. Any thread. */
+void stg_heap_shed_begin(void);
+void stg_heap_shed_end(void);
+
 /* Zero-initialise. Belongs to the loop. */
 struct stg_heap_trim {
     uv_work_t work;

@@ -118,7 +118,9 @@ static void remove_instance(struct stg_instance *instance)
 static void destroy_stage(uv_work_t *work)
 {
     struct stg_instance *instance = work->data;
+    stg_heap_shed_begin();
     stg_stage_destroy(instance->at_work);
+    stg_heap_shed_end();
 }
 
 static void destroyed_stage(uv_work_t *work, int status)
@@ -146,7 +148,9 @@ static void end_instance(struct stg_instance *instance)
 static void shrink_stage(uv_work_t *work)
 {
     struct stg_instance *instance = work->data;
+    stg_heap_shed_begin();
     stg_stage_shrink(instance->stage);
+    stg_heap_shed_end();
 }
 
 static void shrunk_stage(uv_work_t *work, int status)

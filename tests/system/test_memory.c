@@ -103,6 +103,45 @@ static bool one_client(const struct fixture_status *status, void *arg)
     return status->n_attached + status->n_detached == 1;
 }
 
+static uint64_t n_faults(pid_t pid)
+{
+    char path[64];
+    unsigned long long n;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    CHECK(file != NULL);
+    CHECK_INT(fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %llu", &n), 1);
+    fclose(file);
+    return n;
+}
+
+/* Each block of 60000 lines takes 3 MB of the heap, which the next one reuses. */
+static void batches_reuse_the_heap_without_page_faults(void)
+{
+#ifdef STG_SANITIZED
+    SKIP("a sanitizer's malloc keeps what was freed");
+#endif
+    enum { WARM = 30, N = 100 };
+    struct fixture fixture;
+    char path[256], yaml[1024];
+    fixture_start(&fixture, "");
+    fixture_numbers(&fixture, "numbers", 1000000, 100000, path);
+    snprintf(yaml, sizeof(yaml),
+             "name: x\ndataset:\n  - files: {pattern: [%s]}\n  - text_line\n  - repeat\n"
+             "  - batch: {batch_size: 60000}\nstaged: {capacity: 2, num_threads: 2}\n",
+             path);
+    fixture_apply(&fixture, yaml);
+    struct stager_stream *stream = fixture_open(&fixture, "x", "a", 2);
+    run_batches(stream, WARM);
+    uint64_t before = n_faults(fixture.pid);
+    run_batches(stream, N);
+    uint64_t n = n_faults(fixture.pid) - before;
+    printf("%llu page faults in %d batches\n", (unsigned long long)n, N);
+    CHECK(n < 60 * N);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static void attaching_and_leaving_costs_nothing_in_the_end(void)
 {
     struct fixture fixture;
@@ -583,6 +622,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(hundreds_of_clients_are_served_and_listed, 60),
     TEST(a_stop_while_memory_is_reserved_is_a_clean_one),
     TEST(memory_is_reused_and_does_not_grow),
+    TEST(batches_reuse_the_heap_without_page_faults),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),
     TEST(deleted_pipelines_leave_no_memory_behind),
     TEST(what_closed_streams_keep_is_shown_and_bounded),
