@@ -12,6 +12,13 @@
 /* FarmHash Fingerprint64: core/fingerprint.h, as a call. */
 uint64_t stg_fingerprint64(const char *s, size_t n);
 
+/* Returns one sum over several pieces of data, in order: `sum` is that of the pieces
+ * before, or 0. */
+static inline uint64_t stg_fingerprint64_join(uint64_t sum, const void *data, uint64_t n)
+{
+    return (sum ^ stg_fingerprint64(data, n)) * 0x9e3779b97f4a7c15ull + n;
+}
+
 /* TensorFlow's Hash64: MurmurHash64A with its own seed, 0xDECAFCAFFE. */
 uint64_t stg_hash64(const char *s, size_t n);
 

@@ -60,10 +60,4 @@ static_assert(sizeof(struct stg_cache_tensor) == 128, "layout");
 static_assert(sizeof(struct stg_cache_tail) == 64, "layout");
 static_assert(sizeof(struct stg_provenance) == 24, "layout");
 
-/* One sum over several pieces, in order. */
-static inline uint64_t stg_cache_sum(uint64_t sum, const void *data, uint64_t bytes)
-{
-    return (sum ^ stg_fingerprint64(data, bytes)) * 0x9e3779b97f4a7c15ull + bytes;
-}
-
 #endif

@@ -75,7 +75,8 @@ static int check_head(const struct stg_cache_reader *reader, uint64_t size,
                        reader->path);
     if (head.version != STG_CACHE_VERSION)
         return refuse(reader, "another version of stager", err);
-    if (head.sum != stg_cache_sum(0, &head, offsetof(struct stg_cache_head, sum)))
+    if (head.sum !=
+        stg_fingerprint64_join(0, &head, offsetof(struct stg_cache_head, sum)))
         return damaged(reader, "its head", err);
     if (memcmp(&head.key, key, sizeof(*key)) != 0)
         return refuse(reader, "other steps, other files or another user", err);
@@ -92,7 +93,8 @@ static int check_tail(struct stg_cache_reader *reader, uint64_t size, struct stg
     if (rc < 0)
         return rc;
     if (memcmp(tail.magic, STG_CACHE_TAIL_MAGIC, sizeof(tail.magic)) != 0 ||
-        tail.sum != stg_cache_sum(0, &tail, offsetof(struct stg_cache_tail, sum)) ||
+        tail.sum !=
+            stg_fingerprint64_join(0, &tail, offsetof(struct stg_cache_tail, sum)) ||
         tail.bytes != reader->at)
         return damaged(reader, "its end is missing", err);
     reader->end = reader->at;
@@ -273,8 +275,8 @@ static bool head_fits(const struct stg_cache_reader *reader,
                       const struct stg_cache_block *head, const struct stg_schema *schema)
 {
     uint64_t left = reader->end - reader->at - sizeof(*head);
-    return head->head_sum ==
-               stg_cache_sum(0, head, offsetof(struct stg_cache_block, head_sum)) &&
+    return head->head_sum == stg_fingerprint64_join(
+                                 0, head, offsetof(struct stg_cache_block, head_sum)) &&
            head->bytes <= left && head->bytes % 64 == 0 && head->n_records >= 1 &&
            head->n_rows >= 0 && head->n_rows < INT64_MAX / 64 &&
            (head->n_records == 1 || head->n_rows == head->n_records) &&
@@ -286,20 +288,20 @@ static uint64_t sum_of(const struct stg_block *block, const char *tensors)
 {
     uint64_t sum = 0;
     for (uint32_t c = 0; c < block->n_components; c++)
-        sum = stg_cache_sum(sum, tensors + c * sizeof(struct stg_cache_tensor),
-                            sizeof(struct stg_cache_tensor));
+        sum = stg_fingerprint64_join(sum, tensors + c * sizeof(struct stg_cache_tensor),
+                                     sizeof(struct stg_cache_tensor));
     for (uint32_t c = 0; c < block->n_components; c++) {
         const struct stg_tensor *tensor = &block->tensors[c];
         uint64_t n = (uint64_t)stg_tensor_n(tensor) * sizeof(int64_t);
         if (tensor->dtype == STAGER_STRING) {
-            sum = stg_cache_sum(sum, tensor->begin, n);
-            sum = stg_cache_sum(sum, tensor->end, n);
+            sum = stg_fingerprint64_join(sum, tensor->begin, n);
+            sum = stg_fingerprint64_join(sum, tensor->end, n);
         }
-        sum = stg_cache_sum(sum, tensor->data, tensor->data_bytes);
+        sum = stg_fingerprint64_join(sum, tensor->data, tensor->data_bytes);
     }
     if (block->rows != NULL)
-        sum = stg_cache_sum(sum, block->rows,
-                            (uint64_t)block->n_rows * sizeof(struct stg_provenance));
+        sum = stg_fingerprint64_join(
+            sum, block->rows, (uint64_t)block->n_rows * sizeof(struct stg_provenance));
     return sum;
 }
 

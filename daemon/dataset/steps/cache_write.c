@@ -149,7 +149,7 @@ static int visit(struct walker *walker, const void *data, uint64_t bytes)
     uint64_t pad = stg_block_room(bytes) - bytes;
     walker->bytes += bytes + pad;
     if (walker->what == SUM)
-        walker->sum = stg_cache_sum(walker->sum, data, bytes);
+        walker->sum = stg_fingerprint64_join(walker->sum, data, bytes);
     if (walker->what != WRITE)
         return 0;
     int rc = put(walker->writer, data, bytes, walker->err);
@@ -200,7 +200,8 @@ int stg_cache_write(struct stg_cache_writer *writer, const struct stg_block *blo
                                    .epoch = block->epoch,
                                    .n_components = block->n_components,
                                    .has_rows = block->rows != NULL};
-    head.head_sum = stg_cache_sum(0, &head, offsetof(struct stg_cache_block, head_sum));
+    head.head_sum =
+        stg_fingerprint64_join(0, &head, offsetof(struct stg_cache_block, head_sum));
     int rc = put(writer, &head, sizeof(head), err);
     walker.what = WRITE;
     if (rc == 0)
@@ -227,7 +228,7 @@ static int put_head(struct stg_cache_writer *writer, const struct stg_cache_key 
 {
     struct stg_cache_head head = {.version = STG_CACHE_VERSION, .key = *key};
     memcpy(head.magic, STG_CACHE_MAGIC, sizeof(head.magic));
-    head.sum = stg_cache_sum(0, &head, offsetof(struct stg_cache_head, sum));
+    head.sum = stg_fingerprint64_join(0, &head, offsetof(struct stg_cache_head, sum));
     return put(writer, &head, sizeof(head), err);
 }
 
@@ -270,7 +271,7 @@ static int put_tail(struct stg_cache_writer *writer, struct stg_err *err)
 {
     struct stg_cache_tail tail = {.n_blocks = writer->n_blocks, .bytes = writer->bytes};
     memcpy(tail.magic, STG_CACHE_TAIL_MAGIC, sizeof(tail.magic));
-    tail.sum = stg_cache_sum(0, &tail, offsetof(struct stg_cache_tail, sum));
+    tail.sum = stg_fingerprint64_join(0, &tail, offsetof(struct stg_cache_tail, sum));
     int rc = put(writer, &tail, sizeof(tail), err);
     return rc == 0 ? flush(writer, err) : rc;
 }
