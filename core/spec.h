@@ -266,6 +266,7 @@ struct stg_settings {
     uint64_t max_quarantined_memory; /* bytes that the processes of one user may keep in
                                         batches of closed streams; 0: a quarter of
                                         memory_budget */
+    uint64_t index_bytes;            /* of record indexes in state_dir; 0: none */
     uint32_t max_clients;            /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;

@@ -102,7 +102,7 @@ static int mix_file(const struct stg_dataset *dataset, const char *file, struct 
     struct stg_source *source;
     const char *path;
     int rc = stg_storage_find(file, &storage, &path, err);
-    if (rc < 0 || storage->version == NULL)
+    if (rc < 0 || storage->version == NULL || storage->remote)
         return rc < 0 ? rc : 1;
     rc = storage->open(path, &dataset->identity, &source, err);
     if (rc < 0)

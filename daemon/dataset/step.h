@@ -158,6 +158,10 @@ struct stg_dataset {
     _Atomic uint64_t n_ignored;      /* errors that ignore_errors dropped */
     int failed;                      /* negative: sticky */
     struct stg_err failure;
+    struct {
+        _Atomic uint64_t n_built, n_found, bytes;
+        _Atomic uint64_t offset; /* in the file that is being read, or in one of them */
+    } indexes;                   /* of the files that its readers read */
 };
 
 /* Sets an error whose text begins "step shuffle (line 7): …". */

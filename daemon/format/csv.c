@@ -299,6 +299,26 @@ static int csv_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
     return rc == STG_WINDOW_FULL ? STG_FORMAT_FULL : rc;
 }
 
+/* A header that is too long is an error. */
+static void csv_describe(const void *reader, FILE *to)
+{
+    const struct csv *r = reader;
+    fprintf(to, "csv delim=%d quotes=%d header=%d", r->options.delim, r->options.quotes,
+            r->options.header);
+    if (r->options.header)
+        fprintf(to, " max=%" PRIu64, r->window.config.max_record_bytes);
+}
+
+static void csv_seek(void *reader, uint64_t offset, uint64_t record)
+{
+    struct csv *r = reader;
+    stg_window_seek(&r->window, offset);
+    r->seen = 0;
+    r->state = AT_START;
+    r->record = record;
+    r->in_header = false;
+}
+
 const struct stg_format stg_format_csv = {
     .name = "csv",
     .create = csv_create,
@@ -306,4 +326,6 @@ const struct stg_format stg_format_csv = {
     .start = csv_start,
     .stop = stg_window_reader_stop,
     .next = csv_next,
+    .describe = csv_describe,
+    .seek = csv_seek,
 };

@@ -125,6 +125,29 @@ static int fixed_length_next(void *reader, int64_t n_max, bool same_chunk, int64
     return rc;
 }
 
+static int fixed_length_skip(void *reader, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    struct fixed_length *r = reader;
+    const struct stg_fixed_length_options *options = &r->options;
+    struct stg_source *source = r->window.source;
+    uint64_t size, rest;
+    *ret = 0;
+    if (r->lost || source->storage->size(source, &size, NULL) < 0 ||
+        size < options->header_bytes ||
+        size - options->header_bytes < options->footer_bytes)
+        return 0;
+    rest = (size - options->header_bytes - options->footer_bytes) / options->record_bytes;
+    rest = rest > r->record ? rest - r->record : 0;
+    *ret = n < rest ? n : rest;
+    if (*ret == 0)
+        return 0;
+    r->record += *ret;
+    r->in_header = false;
+    stg_window_seek(&r->window,
+                    options->header_bytes + r->record * options->record_bytes);
+    return 0;
+}
+
 const struct stg_format stg_format_fixed_length = {
     .name = "fixed_length_record",
     .create = fixed_length_create,
@@ -132,4 +155,5 @@ const struct stg_format stg_format_fixed_length = {
     .start = fixed_length_start,
     .stop = stg_window_reader_stop,
     .next = fixed_length_next,
+    .skip = fixed_length_skip,
 };

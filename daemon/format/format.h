@@ -9,6 +9,7 @@
 #define STG_DAEMON_FORMAT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "core/batch.h"
 #include "daemon/storage/ahead.h"
@@ -91,6 +92,16 @@ struct stg_format {
      * skipped when it is reported; its text has line and offset, not the file. */
     int (*next)(void *reader, int64_t n_max, bool same_chunk, int64_t *begin,
                 int64_t *end, struct stg_records *ret, struct stg_err *err);
+
+    /* Writes all options that decide where records begin, and how many records and bad
+     * records a file has. NULL: the format has no record index (daemon/index). */
+    void (*describe)(const void *reader, FILE *to);
+    /* Moves forward, also in a file that has just been started, to the record of that
+     * number, which begins at that offset. NULL if describe is. */
+    void (*seek)(void *reader, uint64_t offset, uint64_t record);
+    /* Moves forward by up to n records that it does not read. Returns how many in *ret:
+     * 0 if that takes reading. Fails only for lack of memory. NULL: always 0. */
+    int (*skip)(void *reader, uint64_t n, uint64_t *ret, struct stg_err *err);
 };
 
 extern const struct stg_format stg_format_text_line, stg_format_tfrecord,

@@ -255,6 +255,25 @@ static int npy_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
     return same_chunk || rc == STG_WINDOW_FULL ? STG_FORMAT_FULL : truncated(r, ret);
 }
 
+/* Rows begin at a multiple of 64 in memory, or follow one that does. */
+static int npy_skip(void *reader, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    struct npy *r = reader;
+    struct stg_window *window = &r->window;
+    uint64_t size, offset = stg_window_offset(window), rest;
+    *ret = 0;
+    if (r->lost || r->in_header || r->record == r->n_rows ||
+        window->source->storage->size(window->source, &size, NULL) < 0 || size < offset)
+        return 0;
+    rest = (size - offset) / r->row_bytes;
+    if (rest > r->n_rows - r->record)
+        rest = r->n_rows - r->record;
+    *ret = n < rest ? n : rest;
+    r->record += *ret;
+    stg_window_seek(window, offset + *ret * r->row_bytes);
+    return stg_window_left(window) == 0 ? stg_window_align(window, err) : 0;
+}
+
 const struct stg_format stg_format_npy = {
     .name = "npy",
     .create = npy_create,
@@ -262,4 +281,5 @@ const struct stg_format stg_format_npy = {
     .start = npy_start,
     .stop = stg_window_reader_stop,
     .next = npy_next,
+    .skip = npy_skip,
 };

@@ -93,6 +93,14 @@ static int read_file_next(void *reader, int64_t n_max, bool same_chunk, int64_t 
     return STG_FORMAT_RECORDS;
 }
 
+static int read_file_skip(void *reader, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    struct read_file *r = reader;
+    *ret = n > 0 && !r->done;
+    r->done |= *ret;
+    return 0;
+}
+
 const struct stg_format stg_format_read_file = {
     .name = "read_file",
     .create = read_file_create,
@@ -100,4 +108,5 @@ const struct stg_format stg_format_read_file = {
     .start = read_file_start,
     .stop = stg_window_reader_stop,
     .next = read_file_next,
+    .skip = read_file_skip,
 };

@@ -363,6 +363,25 @@ static int tar_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
     return STG_FORMAT_RECORDS;
 }
 
+/* Of an archive that is truncated, the parts and the limit decide what its last sample
+ * is. */
+static void tar_describe(const void *reader, FILE *to)
+{
+    const struct tar *r = reader;
+    fprintf(to, "tar max=%" PRIu64, r->window.config.max_record_bytes);
+    for (uint32_t i = 0; i < r->n_parts; i++)
+        fprintf(to, " %s%s", r->parts[i], r->optional[i] ? "?" : "");
+}
+
+static void tar_seek(void *reader, uint64_t offset, uint64_t record)
+{
+    struct tar *r = reader;
+    stg_window_seek(&r->window, offset);
+    r->at = 0;
+    r->has_sample = false;
+    r->record = record;
+}
+
 const struct stg_format stg_format_tar = {
     .name = "tar",
     .create = tar_create,
@@ -370,4 +389,6 @@ const struct stg_format stg_format_tar = {
     .start = tar_start,
     .stop = stg_window_reader_stop,
     .next = tar_next,
+    .describe = tar_describe,
+    .seek = tar_seek,
 };

@@ -391,6 +391,28 @@ static int text_line_next(void *reader, int64_t n_max, bool same_chunk, int64_t 
     return rc;
 }
 
+/* ---- places ---- */
+
+/* A blank line that is too long is an error where blank lines are passed over. */
+static void text_line_describe(const void *reader, FILE *to)
+{
+    const struct stg_format_config *config =
+        &((const struct text_line *)reader)->window.config;
+    fprintf(to, "text_line header=%" PRIu64, config->skip_header_lines);
+    if (config->skip_blank_lines)
+        fprintf(to, " blank max=%" PRIu64, config->max_record_bytes);
+}
+
+static void text_line_seek(void *reader, uint64_t offset, uint64_t record)
+{
+    struct text_line *r = reader;
+    forget_plan(r);
+    stg_window_seek(&r->window, offset);
+    r->lines.n = r->next_line = 0;
+    r->searched = offset;
+    r->line = record;
+}
+
 const struct stg_format stg_format_text_line = {
     .name = "text_line",
     .create = text_line_create,
@@ -398,4 +420,6 @@ const struct stg_format stg_format_text_line = {
     .start = text_line_start,
     .stop = text_line_stop,
     .next = text_line_next,
+    .describe = text_line_describe,
+    .seek = text_line_seek,
 };

@@ -208,6 +208,18 @@ static int tfrecord_next(void *reader, int64_t n_max, bool same_chunk, int64_t *
     return rc;
 }
 
+static void tfrecord_describe(const void *reader, FILE *to)
+{
+    fputs("tfrecord", to);
+}
+
+static void tfrecord_seek(void *reader, uint64_t offset, uint64_t record)
+{
+    struct tfrecord *r = reader;
+    stg_window_seek(&r->window, offset);
+    r->record = record;
+}
+
 const struct stg_format stg_format_tfrecord = {
     .name = "tfrecord",
     .create = tfrecord_create,
@@ -215,4 +227,6 @@ const struct stg_format stg_format_tfrecord = {
     .start = tfrecord_start,
     .stop = stg_window_reader_stop,
     .next = tfrecord_next,
+    .describe = tfrecord_describe,
+    .seek = tfrecord_seek,
 };

@@ -188,3 +188,15 @@ int stg_window_skip(struct stg_window *window, uint64_t bytes, struct stg_err *e
         window->scan++;
     return rc;
 }
+
+void stg_window_seek(struct stg_window *window, uint64_t offset)
+{
+    uint64_t bytes = offset - stg_window_offset(window);
+    if (bytes <= stg_window_left(window)) {
+        window->scan += bytes;
+        return;
+    }
+    window->scan = window->fill;
+    window->base = offset - window->fill;
+    window->at_end = false;
+}

@@ -56,6 +56,9 @@ int stg_window_need(struct stg_window *window, uint64_t bytes, bool same_chunk,
 /* Skips the next `bytes` bytes, without holding them. SHORT: the file ends before. */
 int stg_window_skip(struct stg_window *window, uint64_t bytes, struct stg_err *err);
 
+/* Moves forward to an offset in the file. Nothing is read: the file may end before. */
+void stg_window_seek(struct stg_window *window, uint64_t offset);
+
 /* Adds the next `bytes` bytes of the file, which are in `chunk` at `at` already. The
  * chunk is the window's own, with `at` at the end of its bytes, or another one: then the
  * rest of the window is copied to the bytes before `at`. Returns false if there is no

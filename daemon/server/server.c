@@ -21,6 +21,7 @@
 #include "daemon/gate/gate.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
+#include "daemon/index/index.h"
 #include "daemon/server/config.h"
 #include "daemon/server/connection.h"
 #include "daemon/server/loop.h"
@@ -320,6 +321,16 @@ static void use_remote(const struct stg_remote_settings *remote)
         stg_log(STG_LOG_ERROR, "%s", err.text);
 }
 
+/* state_dir exists, or nothing can be stored there. */
+static void use_indexes(const struct stg_settings *settings)
+{
+    char folder[4096];
+    struct stg_err err = {0};
+    snprintf(folder, sizeof(folder), "%s/index", settings->state_dir);
+    if (stg_index_configure(folder, settings->index_bytes, &err) < 0)
+        stg_log(STG_LOG_WARNING, "%s", err.text);
+}
+
 /* What can change live does; for the rest, the log says that it takes a restart. */
 static void on_reload(uv_signal_t *signal, int number)
 {
@@ -354,6 +365,10 @@ static void on_reload(uv_signal_t *signal, int number)
         server->settings->max_quarantined_memory = fresh.max_quarantined_memory;
         server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
         server->settings->gpu = fresh.gpu;
+        if (fresh.index_bytes != old->index_bytes) {
+            server->settings->index_bytes = fresh.index_bytes;
+            use_indexes(server->settings);
+        }
         stg_gate_enable(server->gate, fresh.gate_enable);
         use_remote(&fresh.remote);
         stg_log(STG_LOG_INFO,
@@ -469,6 +484,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
         return rc;
     look_for_cuda(server);
     stg_catalog_load(server->catalog);
+    use_indexes(settings);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     rc = uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);
     if (rc < 0)
@@ -537,6 +553,7 @@ void stg_server_finish(struct stg_server *server)
     stg_fetchers_finish();
     stg_stores_finish();
     stg_disk_finish();
+    stg_index_finish();
     stg_pools_destroy(server->pools);
     if (server->has_loop)
         stg_loop_finish(&server->loop);

@@ -63,8 +63,8 @@ struct stg_storage {
     int (*direct)(struct stg_source *source, struct stg_err *err);
     int (*size)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
     /* Returns a number that changes if the file is replaced or written to. It is derived
-     * from the device and inode, size and times of the file. NULL: versions are not
-     * known. */
+     * from the device and inode, size and times of the file, or from what a server states
+     * of an object. NULL: versions are not known. */
     int (*version)(struct stg_source *source, uint64_t *ret, struct stg_err *err);
     void (*close)(struct stg_source *source); /* NULL is allowed */
 

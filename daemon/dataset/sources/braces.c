@@ -198,3 +198,16 @@ int stg_braces_each(const char *pattern,
     free(braces);
     return rc;
 }
+
+char *stg_braces_escape(const char *path)
+{
+    char *pattern = malloc(2 * strlen(path) + 1), *to = pattern;
+    for (; pattern != NULL && *path != '\0'; path++) {
+        if (strchr("*?[\\{", *path) != NULL)
+            *to++ = '\\';
+        *to++ = *path;
+    }
+    if (pattern != NULL)
+        *to = '\0';
+    return pattern;
+}

@@ -19,4 +19,8 @@ int stg_braces_each(const char *pattern,
                     int (*each)(void *owner, const char *pattern, struct stg_err *err),
                     void *owner, struct stg_err *err);
 
+/* Returns a pattern that matches only that path, or NULL if memory runs out. The caller
+ * frees it. */
+char *stg_braces_escape(const char *path);
+
 #endif

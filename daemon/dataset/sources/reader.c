@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/sources/file_index.h"
 #include "daemon/dataset/sources/names.h"
 #include "daemon/storage/codec/decompress.h"
 #include "daemon/storage/local/direct.h"
@@ -30,6 +31,8 @@ struct reader {
     char shown[512];           /* of a url for texts, where it is not path itself */
     uint32_t file;             /* its index */
     uint64_t epoch;            /* of its name */
+    char *description;         /* of how it is read, for its index; or NULL */
+    struct stg_file_index index;
 
     /* The block that is being made; all of one chunk and one epoch. */
     int64_t *begin, *end; /* offsets_size each, n_parts a record */
@@ -58,9 +61,17 @@ static void close_file(struct reader *reader)
 {
     if (reader->source == NULL)
         return;
+    stg_file_index_drop(&reader->index);
     reader->config.format->stop(reader->format_reader);
     reader->source->storage->close(reader->source);
     reader->source = NULL;
+}
+
+/* It has no more records. */
+static void end_file(struct reader *reader)
+{
+    stg_file_index_end(&reader->index);
+    close_file(reader);
 }
 
 static const char *shown(struct reader *reader)
@@ -106,12 +117,16 @@ static int open_path(struct reader *reader, struct stg_err *err)
         rc = storage->open(path, &reader->iter.dataset->identity, &reader->source, err);
     if (rc == 0)
         stg_source_trace(reader->source, reader->iter.dataset->env.trace, reader->path);
+    if (rc == 0)
+        stg_file_index_begin(&reader->index, reader->source, reader->path);
     if (rc == 0 && reader->config.direct)
         rc = read_direct(reader, err);
     if (rc == 0)
         rc = decompress(reader, err);
-    if (rc < 0)
+    if (rc < 0) {
+        stg_file_index_drop(&reader->index);
         return stg_step_prefix(reader->iter.step, rc, err);
+    }
     reader->config.format->start(reader->format_reader, reader->source);
     return 0;
 }
@@ -239,9 +254,10 @@ static int collect_records(struct reader *reader, int64_t want, struct stg_err *
     if (rc == STG_FORMAT_FULL)
         return 1;
     if (rc == STG_FORMAT_END) {
-        close_file(reader);
+        end_file(reader);
         return 0;
     }
+    stg_file_index_count(&reader->index, &records, reader->begin + at, reader->end + at);
     if (records.bad.code != 0) {
         rc = bad_record(reader, &records.bad, err);
         return rc < 0 ? rc : 1;
@@ -454,6 +470,136 @@ static int reader_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     return reader->n > 0 ? make_block(reader, ret, err) : emit(reader, ret, err);
 }
 
+/* ---- skipping ---- */
+
+/* Reads on, up to so many records, and drops them: at most an error is left. */
+static int drop_some(struct reader *reader, uint64_t n, struct stg_err *err)
+{
+    const struct stg_format *format = reader->config.format;
+    int64_t want = n < STG_BLOCK_MAX_RECORDS ? (int64_t)n : STG_BLOCK_MAX_RECORDS;
+    uint64_t n_skipped = 0;
+    struct stg_records records;
+    struct stg_err why;
+    int rc = grow_offsets(reader, want, err);
+    if (rc == 0 && format->skip != NULL)
+        rc = format->skip(reader->format_reader, n, &n_skipped, err);
+    reader->index.so_far.n_positions += n_skipped;
+    if (rc < 0 || n_skipped > 0)
+        return rc;
+    records.row = NULL;
+    rc = format->next(reader->format_reader, want, false, reader->begin, reader->end,
+                      &records, &why);
+    if (rc < 0) {
+        rc = failed_read(reader, rc, &why, err);
+        return rc < 0 ? rc : 0;
+    }
+    if (rc == STG_FORMAT_END)
+        end_file(reader);
+    else
+        stg_file_index_count(&reader->index, &records, reader->begin, reader->end);
+    return 0;
+}
+
+/* The index was wrong: the file begins anew, and its index is built. */
+static int begin_anew(struct reader *reader, struct stg_err *err)
+{
+    close_file(reader);
+    int rc = open_or_skip(reader, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* Goes on at that place, if the record that the index remembers is there, and drops it.
+ */
+static int jump_to(struct reader *reader, struct stg_index *index,
+                   const struct stg_index_place *place, struct stg_err *err)
+{
+    const struct stg_format *format = reader->config.format;
+    struct stg_records records;
+    struct stg_err why;
+    int rc = grow_offsets(reader, 1, err);
+    if (rc < 0)
+        return rc;
+    records.row = NULL;
+    format->seek(reader->format_reader, place->offset, place->record);
+    rc = format->next(reader->format_reader, 1, false, reader->begin, reader->end,
+                      &records, &why);
+    if (rc == -STAGER_CANCELLED || rc == -STAGER_RESOURCE_EXHAUSTED) {
+        rc = failed_read(reader, rc, &why, err);
+        return rc < 0 ? rc : 0;
+    }
+    if (rc == STG_FORMAT_RECORDS &&
+        stg_file_index_is_at(place, &records, reader->begin, reader->end)) {
+        reader->index.so_far.n_positions = place->position + 1;
+        return 0;
+    }
+    if (rc >= 0)
+        stg_index_refute(index);
+    return begin_anew(reader, err);
+}
+
+/* Goes as far towards a position of the open file as its index helps. */
+static int jump(struct reader *reader, uint64_t position, struct stg_err *err)
+{
+    struct stg_index_place place;
+    struct stg_index *index = stg_file_index_find(&reader->index);
+    uint64_t *at = &reader->index.so_far.n_positions;
+    if (index == NULL)
+        return 0;
+    uint64_t n = stg_index_totals(index)->n_positions;
+    if (*at <= n && position >= n) {
+        close_file(reader);
+        *at = n;
+        return 0;
+    }
+    if (position <= reader->index.same_until ||
+        !stg_index_find(index, position, &place, &reader->index.same_until) ||
+        place.position <= *at)
+        return 0;
+    return jump_to(reader, index, &place, err);
+}
+
+/* Skips up to n positions of the open file. */
+static int skip_in_file(struct reader *reader, uint64_t n, uint64_t *skipped,
+                        struct stg_err *err)
+{
+    const uint64_t *at = &reader->index.so_far.n_positions;
+    uint64_t from = *at, to;
+    if (__builtin_add_overflow(from, n, &to))
+        to = UINT64_MAX;
+    int rc = jump(reader, to, err);
+    while (rc == 0 && reader->source != NULL && *at < to)
+        rc = drop_some(reader, to - *at, err);
+    *skipped += *at > from ? *at - from : 0;
+    return rc;
+}
+
+static int reader_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret_skipped,
+                       struct stg_err *err)
+{
+    struct reader *reader = (struct reader *)iter;
+    uint64_t skipped = 0;
+    int rc = 0;
+    while (rc == 0 && skipped < n) {
+        if (reader->error != NULL) {
+            stg_block_unref(reader->error);
+            reader->error = NULL;
+            skipped++;
+        } else if (reader->failed < 0) {
+            rc = emit(reader, NULL, err);
+        } else if (reader->source != NULL) {
+            rc = skip_in_file(reader, n - skipped, &skipped, err);
+        } else {
+            rc = next_file(reader, err);
+            rc = rc == 2 ? 0 : rc;
+        }
+    }
+    if (rc >= 0)
+        *ret_skipped = skipped;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- life ---- */
+
 static void forget(struct reader *reader)
 {
     close_file(reader);
@@ -481,11 +627,33 @@ static void reader_destroy(struct stg_iter *iter)
     free(reader->end);
     free(reader->runs);
     free(reader->path);
+    free(reader->description);
     free(reader);
 }
 
-static const struct stg_iter_impl reader_impl = {reader_next, reader_rewind,
-                                                 reader_destroy};
+static const struct stg_iter_impl reader_impl = {.next = reader_next,
+                                                 .rewind = reader_rewind,
+                                                 .destroy = reader_destroy,
+                                                 .skip = reader_skip};
+
+/* Without memory for it, the reader has no indexes. */
+static void describe(struct reader *reader)
+{
+    const struct stg_format *format = reader->config.format;
+    size_t bytes;
+    FILE *to =
+        format->describe != NULL ? open_memstream(&reader->description, &bytes) : NULL;
+    if (to == NULL)
+        return;
+    fprintf(to, "compression=%s ", reader->config.compression);
+    format->describe(reader->format_reader, to);
+    bool failed = ferror(to) != 0;
+    if ((fclose(to) != 0) | failed) {
+        free(reader->description);
+        reader->description = NULL;
+    }
+    reader->index.reader = reader->description;
+}
 
 int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,
@@ -512,6 +680,9 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
         reader_destroy(&reader->iter);
         return rc;
     }
+    reader->index.dataset = dataset;
+    reader->index.n_parts = (unsigned)reader->n_parts;
+    describe(reader);
     *ret = &reader->iter;
     return 0;
 }

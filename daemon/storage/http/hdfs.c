@@ -304,6 +304,7 @@ const struct stg_storage stg_storage_hdfs = {
     .read = stg_remote_read,
     .will_need = stg_remote_will_need,
     .size = stg_remote_size,
+    .version = stg_remote_version,
     .close = stg_remote_close,
     .list = hdfs_list,
     .check = hdfs_check,

@@ -10,6 +10,7 @@
 #include "daemon/storage/http/disk.h"
 #include "daemon/storage/http/fetch_priv.h"
 #include "daemon/storage/http/fetcher.h"
+#include "ops/base/hash.h"
 
 /* A file's ranges at once, with those that several threads look at. */
 #define MAX_RANGES 24u
@@ -348,6 +349,20 @@ void stg_remote_will_need(struct stg_source *source, uint64_t offset, uint64_t b
 int stg_remote_size(struct stg_source *source, uint64_t *ret, struct stg_err *err)
 {
     *ret = ((struct remote *)source)->version.size;
+    return 0;
+}
+
+int stg_remote_version(struct stg_source *source, uint64_t *ret, struct stg_err *err)
+{
+    const struct remote *remote = (struct remote *)source;
+    const struct stg_version *version = &remote->version;
+    if (!version->known || (version->etag[0] == '\0' && version->modified[0] == '\0'))
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "%s: the server states neither ETag nor Last-Modified",
+                       remote->object->shown);
+    uint64_t sum =
+        stg_fingerprint64_join(version->size, version->etag, strlen(version->etag));
+    *ret = stg_fingerprint64_join(sum, version->modified, strlen(version->modified));
     return 0;
 }
 

@@ -37,6 +37,7 @@ int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,
                         size_t bytes, struct stg_err *err);
 void stg_remote_will_need(struct stg_source *source, uint64_t offset, uint64_t bytes);
 int stg_remote_size(struct stg_source *source, uint64_t *ret, struct stg_err *err);
+int stg_remote_version(struct stg_source *source, uint64_t *ret, struct stg_err *err);
 void stg_remote_close(struct stg_source *source);
 
 /* All that an object answers, of at most most_bytes: lists, and other small things. The

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/step.h"
+#include "daemon/index/index.h"
 #include "daemon/storage/http/fetcher.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
@@ -77,6 +79,56 @@ static void every_reader_reads_the_same_from_another_machine(void)
         free(want);
         free(got);
     }
+    stg_test_server_stop();
+}
+
+/* Skips n records of the only file, and returns the next one's number and text. */
+static void check_record_behind(const char *url, uint64_t n, const char *want)
+{
+    char text[8192];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"%s\", shuffle: false}\n- text_line: {}\n",
+             url);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset *dataset = stg_test_open_spec(spec, &env);
+    struct stg_err err = {0};
+    uint64_t skipped = 0;
+    CHECK_OK(stg_iter_skip(dataset->last, n, &skipped, &err), err);
+    CHECK_INT(skipped, n);
+    struct stg_block *block = stg_test_next(dataset);
+    const struct stg_tensor *tensor = &block->tensors[0];
+    char got[64];
+    snprintf(got, sizeof(got), "%.*s", (int)(tensor->end[0] - tensor->begin[0]),
+             (const char *)tensor->data + tensor->begin[0]);
+    CHECK_STR(got, want);
+    CHECK_INT(block->rows[0].record, n);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+/* The server states which version of an object it sends. */
+static void an_object_has_a_record_index(void)
+{
+    struct stg_err err = {0};
+    char url[4200], command[4400];
+    const char *path = stg_test_path("rows");
+    FILE *file = fopen(path, "we");
+    CHECK(file != NULL);
+    for (int i = 0; i < 300000; i++)
+        fprintf(file, "[%d,%d]\n", i, i * 7);
+    CHECK_INT(fclose(file), 0);
+    start();
+    CHECK_OK(stg_index_configure(stg_test_path("index"), 1 << 20, &err), err);
+    snprintf(url, sizeof(url), "%s", stg_test_server_url("/file%s", path));
+    check_record_behind(url, 150000, "[150000,1050000]");
+    free(render("text_line: {}", url));
+    snprintf(command, sizeof(command), "test $(ls %s | wc -l) = 1",
+             stg_test_path("index"));
+    CHECK_INT(system(command), 0);
+    check_record_behind(url, 299990, "[299990,2099930]");
+    stg_index_finish();
     stg_test_server_stop();
 }
 
@@ -151,6 +203,7 @@ static void a_pipeline_that_is_stopped_waits_for_no_server(void)
 
 static const struct stg_test tests[] = {
     TEST_SLOW(every_reader_reads_the_same_from_another_machine, 60),
+    TEST_SLOW(an_object_has_a_record_index, 60),
     TEST_SLOW(an_object_that_is_lost_costs_no_other, 60),
     TEST_SLOW(a_pipeline_that_is_stopped_waits_for_no_server, 60),
 };

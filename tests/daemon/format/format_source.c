@@ -184,6 +184,8 @@ struct stg_test_records stg_test_read(const struct stg_format *format,
     static struct reading reading;
     memset(&reading.records, 0, sizeof(reading.records));
     format->start(reader, &source->source);
+    if (source->started != NULL)
+        source->started(source->owner, format, reader);
     read_source(format, reader, n_parts, ask, hold, &reading);
     format->stop(reader);
     format->destroy(reader);

@@ -17,6 +17,9 @@ struct stg_test_memory {
     uint64_t longest_read;   /* bytes of the largest request */
     _Atomic int *stop_after; /* set once n_reads is reached */
     int n_reads;
+    /* Called once the file was started; NULL: not. */
+    void (*started)(void *owner, const struct stg_format *format, void *reader);
+    void *owner;
 };
 
 struct stg_test_memory stg_test_memory(const void *data, size_t bytes);

@@ -175,7 +175,7 @@ static void one_record_is_enough(void)
     }
 }
 
-/* ---- a stop, a failure ---- */
+/* ---- going on elsewhere ---- */
 
 typedef void format_check(const struct stg_format *format, const struct row *row,
                           const struct stg_test_records *all);
@@ -196,6 +196,115 @@ static void over_formats(format_check *check)
         stg_test_records_finish(&all);
     }
 }
+
+/* Reads `first` records, then moves: to a record, or, NULL, by n records. */
+struct move {
+    size_t first;
+    const struct stg_test_record *to;
+    uint64_t n, n_skipped;
+};
+
+static void make_move(void *owner, const struct stg_format *format, void *reader)
+{
+    struct move *move = owner;
+    int64_t begin[8], end[8];
+    struct stg_records records;
+    struct stg_err err = {0};
+    for (size_t i = 0; i < move->first; i++)
+        CHECK_INT(format->next(reader, 1, false, begin, end, &records, &err),
+                  STG_FORMAT_RECORDS);
+    if (move->to != NULL)
+        format->seek(reader, move->to->offset, move->to->number);
+    else
+        CHECK_OK(format->skip(reader, move->n, &move->n_skipped, &err), err);
+}
+
+/* Whatever was moved over, what follows is the end of `all`. */
+static void check_move(const struct stg_format *format, const struct row *row,
+                       const struct stg_test_records *all, struct move *move, size_t at)
+{
+    static const uint64_t reads[] = {1, 5, 40, 1 << 20};
+    for (size_t i = 0; i < 4; i++) {
+        struct stg_test_memory source = stg_test_memory(row->data, row->bytes);
+        struct stg_format_config config = row->config;
+        source.started = make_move;
+        source.owner = move;
+        config.read_bytes = reads[i];
+        config.chunk_bytes = 2 * reads[i];
+        struct stg_test_records got =
+            stg_test_read(format, config, &source, i % 2 == 0 ? 1 : 3, i == 3);
+        size_t from = move->to != NULL ? at : at + move->n_skipped;
+        struct stg_test_records rest = {
+            .at = all->at + from, .n = all->n - from, .rc = all->rc};
+        stg_test_records_equal(&got, &rest);
+        stg_test_records_finish(&got);
+    }
+}
+
+static void check_seeks(const struct stg_format *format, const struct row *row,
+                        const struct stg_test_records *all)
+{
+    CHECK((format->seek != NULL) == (format->describe != NULL));
+    for (size_t to = 0; format->seek != NULL && to < all->n; to++) {
+        for (size_t first = 0; all->at[to].code == 0 && first <= to; first++) {
+            struct move move = {.first = first, .to = &all->at[to]};
+            check_move(format, row, all, &move, to);
+        }
+    }
+}
+
+static void a_format_with_places_goes_on_from_any_record(void)
+{
+    over_formats(check_seeks);
+}
+
+static void check_skips(const struct stg_format *format, const struct row *row,
+                        const struct stg_test_records *all)
+{
+    uint64_t most = 0;
+    for (size_t first = 0; format->skip != NULL && first <= all->n; first++) {
+        for (uint64_t n = 0; n <= all->n + 1; n++) {
+            struct move move = {.first = first, .n = n};
+            check_move(format, row, all, &move, first);
+            CHECK(move.n_skipped <= n);
+            most = move.n_skipped > most ? move.n_skipped : most;
+        }
+    }
+    CHECK(format->skip == NULL || most > 0);
+}
+
+static void what_a_format_skips_by_arithmetic_is_what_it_would_have_read(void)
+{
+    over_formats(check_skips);
+}
+
+/* The same of files that are damaged or truncated: their errors stay where they are. */
+static void check_cuts(const struct stg_format *format, const struct row *row,
+                       const struct stg_test_records *all)
+{
+    for (size_t bytes = 0; bytes < row->bytes; bytes += 1 + row->bytes / 50) {
+        struct row cut = *row;
+        cut.bytes = bytes;
+        struct stg_test_memory source = stg_test_memory(row->data, bytes);
+        struct stg_test_records some =
+            stg_test_read(format, row->config, &source, 2, false);
+        check_seeks(format, &cut, &some);
+        for (uint64_t n = 0; format->skip != NULL && n <= some.n + 1; n++) {
+            for (size_t first = 0; first <= some.n; first++) {
+                struct move move = {.first = first, .n = n};
+                check_move(format, &cut, &some, &move, first);
+            }
+        }
+        stg_test_records_finish(&some);
+    }
+}
+
+static void the_same_holds_for_a_file_that_is_cut(void)
+{
+    over_formats(check_cuts);
+}
+
+/* ---- a stop, a failure ---- */
 
 /* The output is a prefix of the full output. Then the code follows, unless the output is
  * complete. */
@@ -375,6 +484,9 @@ static const struct stg_test tests[] = {
     TEST_SLOW(no_format_is_harmed_by_the_file_of_another, 60),
     TEST(an_empty_file_ends),
     TEST(one_record_is_enough),
+    TEST(a_format_with_places_goes_on_from_any_record),
+    TEST(what_a_format_skips_by_arithmetic_is_what_it_would_have_read),
+    TEST_SLOW(the_same_holds_for_a_file_that_is_cut, 60),
     TEST(a_stop_at_any_read_cancels),
     TEST(a_failure_at_any_byte_comes_after_the_records_before_it),
     TEST(any_allocation_may_fail),

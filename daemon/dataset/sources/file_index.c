@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/sources/file_index.h"
+
+static struct stg_index_key key_of(const struct stg_file_index *file)
+{
+    return (struct stg_index_key){.url = file->url,
+                                  .reader = file->reader,
+                                  .version = file->version,
+                                  .bytes = file->bytes};
+}
+
+/* A file of unknown version may change without a trace. */
+static bool can_have_index(struct stg_file_index *file, struct stg_source *source)
+{
+    const struct stg_storage *storage = source->storage;
+    return file->reader != NULL && storage->version != NULL &&
+           storage->size(source, &file->bytes, NULL) == 0 &&
+           file->bytes >= stg_index_min_bytes() &&
+           storage->version(source, &file->version, NULL) == 0;
+}
+
+static void count_index(_Atomic uint64_t *n, struct stg_file_index *file, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&file->dataset->indexes.bytes, bytes, memory_order_relaxed);
+}
+
+void stg_file_index_begin(struct stg_file_index *file, struct stg_source *source,
+                          const char *url)
+{
+    stg_file_index_drop(file);
+    file->so_far = (struct stg_index_totals){0};
+    if (!can_have_index(file, source))
+        return;
+    file->file = source;
+    file->url = url;
+    struct stg_index_key key = key_of(file);
+    struct stg_index *index;
+    if (stg_index_open(&key, &index)) {
+        count_index(&file->dataset->indexes.n_found, file, stg_index_bytes(index));
+        stg_index_close(index);
+    } else {
+        file->builder = stg_index_build(&key);
+    }
+}
+
+void stg_file_index_drop(struct stg_file_index *file)
+{
+    stg_index_abandon(file->builder);
+    file->builder = NULL;
+    stg_index_close(file->index);
+    file->index = NULL;
+    file->looked = false;
+    file->same_until = 0;
+    file->file = NULL;
+}
+
+/* The first record from builder->next on, until there is none. */
+static void note(struct stg_file_index *file, const struct stg_records *records,
+                 const int64_t *begin, const int64_t *end)
+{
+    int64_t n_parts = file->n_parts, from = 0;
+    struct stg_index_builder *builder = file->builder;
+    while (from < records->n &&
+           records->base + (uint64_t)begin[(records->n - 1) * n_parts] >= builder->next) {
+        int64_t high = records->n - 1; /* is far enough */
+        while (from < high) {
+            int64_t middle = from + (high - from) / 2;
+            if (records->base + (uint64_t)begin[middle * n_parts] >= builder->next)
+                high = middle;
+            else
+                from = middle + 1;
+        }
+        int64_t at = begin[from * n_parts];
+        struct stg_index_place place = {
+            .position = file->so_far.n_positions + (uint64_t)from,
+            .record = records->first + (uint64_t)from,
+            .offset = records->base + (uint64_t)at,
+            .check = stg_index_check(records->chunk->data + at,
+                                     (uint64_t)(end[from * n_parts] - at))};
+        stg_index_note(builder, &place);
+        from++;
+    }
+}
+
+void stg_file_index_count(struct stg_file_index *file, const struct stg_records *records,
+                          const int64_t *begin, const int64_t *end)
+{
+    if (records->bad.code != 0) {
+        file->so_far.n_positions++;
+        return;
+    }
+    int64_t last = (records->n - 1) * (int64_t)file->n_parts;
+    if (file->builder != NULL &&
+        records->base + (uint64_t)begin[last] >= file->builder->next)
+        note(file, records, begin, end);
+    file->so_far.n_positions += (uint64_t)records->n;
+    file->so_far.n_records += (uint64_t)records->n;
+    file->so_far.end = records->base + (uint64_t)end[last];
+    atomic_store_explicit(&file->dataset->indexes.offset, file->so_far.end,
+                          memory_order_relaxed);
+}
+
+void stg_file_index_end(struct stg_file_index *file)
+{
+    uint64_t version, bytes;
+    if (file->builder == NULL ||
+        file->file->storage->version(file->file, &version, NULL) < 0 ||
+        version != file->version)
+        return;
+    if (stg_index_commit(file->builder, &file->so_far, &bytes))
+        count_index(&file->dataset->indexes.n_built, file, bytes);
+    file->builder = NULL;
+}
+
+struct stg_index *stg_file_index_find(struct stg_file_index *file)
+{
+    struct stg_index_key key = key_of(file);
+    if (!file->looked && file->file != NULL && file->builder == NULL &&
+        !stg_index_open(&key, &file->index))
+        file->index = NULL;
+    file->looked = true;
+    return file->index;
+}
+
+bool stg_file_index_is_at(const struct stg_index_place *place,
+                          const struct stg_records *records, const int64_t *begin,
+                          const int64_t *end)
+{
+    return records->bad.code == 0 && records->n > 0 && records->first == place->record &&
+           records->base + (uint64_t)begin[0] == place->offset &&
+           stg_index_check(records->chunk->data + begin[0],
+                           (uint64_t)(end[0] - begin[0])) == place->check;
+}
