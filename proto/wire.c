@@ -105,6 +105,7 @@ struct parts {
     Stager__WorkRequest work;
     Stager__Report report;
     Stager__TraceRequest trace;
+    Stager__IndexRequest index;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -226,6 +227,17 @@ static Stager__TraceRequest *trace_fill(Stager__TraceRequest *trace,
     return trace;
 }
 
+static Stager__IndexRequest *index_fill(Stager__IndexRequest *index,
+                                        const struct stg_request *from)
+{
+    stager__index_request__init(index);
+    index->name = (char *)from->name;
+    index->has_text = from->text != NULL;
+    index->text = bytes_of(from->text, from->text_bytes);
+    index->file = (char *)from->file;
+    return index;
+}
+
 /* What a request through the gate has beside its part. */
 static void gate_fill(Stager__Request *message, const struct stg_request *from)
 {
@@ -317,6 +329,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         message.report = &parts.report;
         break;
     case STG_REQUEST_TRACE: message.trace = trace_fill(&parts.trace, request); break;
+    case STG_REQUEST_INDEX: message.index = index_fill(&parts.index, request); break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -423,6 +436,16 @@ static void hello_take(const Stager__Hello *from, struct stg_request *ret)
     ret->client = from->client;
 }
 
+static int index_take(const Stager__IndexRequest *from, struct stg_bump *bump,
+                      struct stg_request *ret, struct stg_err *err)
+{
+    Stager__Check same = STAGER__CHECK__INIT;
+    same.text = from->text;
+    same.file = from->file;
+    ret->name = from->name;
+    return from->has_text ? check_take(&same, bump, ret, err) : 0;
+}
+
 static void gate_take(const Stager__Request *from, struct stg_request *ret)
 {
     ret->token = from->has_token ? from->token.data : NULL;
@@ -454,6 +477,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->trace, STG_REQUEST_TRACE},
         {m->join, STG_REQUEST_JOIN},
         {m->why, STG_REQUEST_WHY},
+        {m->index, STG_REQUEST_INDEX},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -482,6 +506,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
         return 0;
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
+    case STG_REQUEST_INDEX: return index_take(m->index, bump, ret, err);
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

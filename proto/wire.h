@@ -35,6 +35,7 @@ enum stg_request_kind {
     STG_REQUEST_REPORT = 13,
     STG_REQUEST_JOIN = 14,
     STG_REQUEST_WHY = 18,
+    STG_REQUEST_INDEX = 23,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -60,9 +61,9 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char *name; /* status, explain, open, delete, trace, work; apply: overrides the
-                         name in the text */
-    const char *text; /* check, apply */
+    const char *name; /* status, explain, open, delete, trace, work, index; apply:
+                         overrides the name in the text */
+    const char *text; /* check, apply, index */
     size_t text_bytes;
     const char *file;
     bool replace;
@@ -228,6 +229,14 @@ struct stg_explain {
     uint64_t n_daemon_runs, daemon_run_ns, n_trainer_runs, trainer_run_ns;
 };
 
+/* How far the record indexes of a pipeline's files are. */
+struct stg_index_report {
+    bool done;
+    uint32_t n_files, n_done, n_built, n_existing, n_small, n_failed;
+    uint64_t bytes, bytes_done, n_records, index_bytes, elapsed_ns;
+    const char *file, *problem;
+};
+
 /* One reply: code and text, and the part for the kind of request. */
 struct stg_reply {
     uint64_t id;
@@ -257,6 +266,7 @@ struct stg_reply {
 
     struct stg_pipeline_status status;
     struct stg_explain explain;
+    struct stg_index_report index;
 
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;

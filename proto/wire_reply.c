@@ -204,6 +204,31 @@ static int trace_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
+static int index_fill(const struct stg_index_report *from, struct stg_bump *bump,
+                      Stager__Reply *to)
+{
+    Stager__IndexReply *index = stg_bump_alloc(bump, sizeof(*index));
+    if (index == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__index_reply__init(index);
+    STG_PUT(index, done, from->done);
+    STG_PUT(index, n_files, from->n_files);
+    STG_PUT(index, n_done, from->n_done);
+    STG_PUT(index, n_built, from->n_built);
+    STG_PUT(index, n_existing, from->n_existing);
+    STG_PUT(index, n_small, from->n_small);
+    STG_PUT(index, n_failed, from->n_failed);
+    STG_PUT(index, bytes, from->bytes);
+    STG_PUT(index, bytes_done, from->bytes_done);
+    STG_PUT(index, n_records, from->n_records);
+    STG_PUT(index, index_bytes, from->index_bytes);
+    STG_PUT(index, elapsed_ns, from->elapsed_ns);
+    index->file = stg_wire_optional(from->file);
+    index->problem = stg_wire_optional(from->problem);
+    to->index = index;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -220,6 +245,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_fill(&from->explain, bump, &to->explain);
     case STG_REQUEST_TRACE: return trace_fill(from, bump, to);
+    case STG_REQUEST_INDEX: return index_fill(&from->index, bump, to);
     default: return 0;
     }
 }
@@ -417,6 +443,24 @@ static int work_take(const Stager__WorkReply *from, struct stg_bump *bump,
     return boundary_take(from->n_output, from->output, bump, &ret->boundary, err);
 }
 
+static void index_take(const Stager__IndexReply *from, struct stg_index_report *ret)
+{
+    *ret = (struct stg_index_report){.done = from->done != 0,
+                                     .n_files = from->n_files,
+                                     .n_done = from->n_done,
+                                     .n_built = from->n_built,
+                                     .n_existing = from->n_existing,
+                                     .n_small = from->n_small,
+                                     .n_failed = from->n_failed,
+                                     .bytes = from->bytes,
+                                     .bytes_done = from->bytes_done,
+                                     .n_records = from->n_records,
+                                     .index_bytes = from->index_bytes,
+                                     .elapsed_ns = from->elapsed_ns,
+                                     .file = stg_wire_taken(from->file),
+                                     .problem = stg_wire_taken(from->problem)};
+}
+
 /* Returns whether the reply has the part that belongs to `kind`, and no other. */
 static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 {
@@ -433,6 +477,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->explain != NULL, kind == STG_REQUEST_EXPLAIN},
         {m->work != NULL, kind == STG_REQUEST_WORK},
         {m->trace != NULL, kind == STG_REQUEST_TRACE},
+        {m->index != NULL, kind == STG_REQUEST_INDEX},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -443,7 +488,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_WHY + KIND_FIELD;
+    uint32_t last = STG_REQUEST_INDEX + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -475,6 +520,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_EXPLAIN:
         return stg_wire_explain_take(m->explain, bump, &ret->explain, err);
     case STG_REQUEST_TRACE: ret->page_bytes = m->trace->page_bytes; return 0;
+    case STG_REQUEST_INDEX: index_take(m->index, &ret->index); return 0;
     default: return 0;
     }
 }

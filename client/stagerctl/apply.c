@@ -11,12 +11,6 @@
 #include "client/stagerctl/reply.h"
 #include "proto/wire.h"
 
-struct text {
-    const char *file; /* for messages */
-    size_t bytes;
-    char data[STG_TEXT_MAX_BYTES + 1];
-};
-
 static int fail_file(const char *file, const char *why, int code)
 {
     char message[1024];
@@ -24,7 +18,7 @@ static int fail_file(const char *file, const char *why, int code)
     return stg_ctl_fail(code, message);
 }
 
-static int read_text(const char *path, struct text *ret)
+int stg_ctl_read_text(const char *path, struct stg_ctl_text *ret)
 {
     bool is_stdin = strcmp(path, "-") == 0;
     ret->file = is_stdin ? "<stdin>" : path;
@@ -81,8 +75,8 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
 
 static int send_text(const struct stg_ctl_options *options, struct stg_request *request)
 {
-    static struct text text;
-    int status = read_text(options->argument, &text);
+    static struct stg_ctl_text text;
+    int status = stg_ctl_read_text(options->argument, &text);
     if (status != 0)
         return status;
     request->text = text.data;

@@ -18,7 +18,9 @@ struct stg_ctl_options {
     bool json;
     const char *runtime_dir; /* NULL: the default */
     const char *argument;    /* FILE or NAME, or NULL */
-    const char *name;        /* --name */
+    char **arguments;        /* index: all of them */
+    int n_arguments;
+    const char *name; /* --name */
     bool replace;
     bool rows;
     bool dot;
@@ -46,6 +48,7 @@ int stg_ctl_cache_list(const struct stg_ctl_options *options);
 int stg_ctl_cache_rm(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);
 int stg_ctl_trace(const struct stg_ctl_options *options);
+int stg_ctl_index(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);
@@ -55,6 +58,17 @@ int stg_ctl_fail(int code, const char *text);
 
 /* Control characters become '?': names come from other users, and a terminal obeys. */
 void stg_ctl_clean(char *text);
+
+/* ---- apply.c: the text of a pipeline ---- */
+
+struct stg_ctl_text {
+    const char *file; /* for messages */
+    size_t bytes;
+    char data[STG_TEXT_MAX_BYTES + 1];
+};
+
+/* Reads a file; "-" is standard input. Prints a failure. 0 or EXIT_FAILED. */
+int stg_ctl_read_text(const char *path, struct stg_ctl_text *ret);
 
 /* ---- link.c: a way to the daemon ---- */
 

@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/param.h"
 
-enum { ARGUMENT_NONE, ARGUMENT_MAYBE, ARGUMENT_ONE };
+enum { ARGUMENT_NONE, ARGUMENT_MAYBE, ARGUMENT_ONE, ARGUMENT_SOME };
 
 struct command {
     const char *name;
@@ -59,6 +59,13 @@ static const struct command commands[] = {
      "the\n"
      "  time went; with -o it also writes FILE. Control-C ends the trace early.",
      stg_ctl_trace},
+    {"index", ARGUMENT_SOME, "NAME|FILE...", "",
+     "Builds the record indexes of the files of pipelines: applied ones by name, or "
+     "those "
+     "of\n  pipeline files. With it a pass continues in the middle of a file without "
+     "reading what lies\n  before. The first full pass builds them too. Control-C stops "
+     "it; what is built stays.",
+     stg_ctl_index},
     {"cache list", ARGUMENT_ONE, "PATH", "",
      "The entries of a step `cache: {filename: PATH}`, one for each content of the steps "
      "and\n  files before it, the last read first. stagerd is not asked.",
@@ -239,14 +246,17 @@ static int check_options(const struct command *command,
 static int check_arguments(const struct command *command, int argc, char **argv,
                            struct stg_ctl_options *ret)
 {
-    if (argc > (command->argument != ARGUMENT_NONE ? 1 : 0))
+    if (command->argument != ARGUMENT_SOME &&
+        argc > (command->argument != ARGUMENT_NONE ? 1 : 0))
         return usage_error("too many arguments:", argv[argc - 1]);
-    if (argc == 0 && command->argument == ARGUMENT_ONE) {
+    if (argc == 0 && command->argument >= ARGUMENT_ONE) {
         char text[64];
         snprintf(text, sizeof(text), "%s wants", command->name);
         return usage_error(text, command->synopsis);
     }
     ret->argument = argc > 0 ? argv[0] : NULL;
+    ret->arguments = argv;
+    ret->n_arguments = argc;
     return 0;
 }
 

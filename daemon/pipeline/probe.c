@@ -144,20 +144,6 @@ static const struct stg_step *find_reader(const struct stg_step *steps, size_t n
     return NULL;
 }
 
-/* Returns a pattern that matches only the path; the caller frees it. */
-static char *escape(const char *path)
-{
-    char *pattern = malloc(2 * strlen(path) + 1), *to = pattern;
-    for (; pattern != NULL && *path != '\0'; path++) {
-        if (strchr("*?[\\{", *path) != NULL)
-            *to++ = '\\';
-        *to++ = *path;
-    }
-    if (pattern != NULL)
-        *to = '\0';
-    return pattern;
-}
-
 static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spec,
                         const struct found *found)
 {
@@ -188,7 +174,7 @@ static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
                      const struct stg_step *files, const struct stg_step *reader,
                      const struct found *found)
 {
-    char *pattern = escape(found->first);
+    char *pattern = stg_braces_escape(found->first);
     if (pattern == NULL || reader == NULL) {
         free(pattern);
         return;

@@ -27,6 +27,10 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "a trace needs a descriptor, which cannot pass the gate: "
                        "`stagerctl trace`, without --gate");
+    if (request->kind == STG_REQUEST_INDEX)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "indexes are built as long as a connection lasts, and the gate "
+                       "has none: `stagerctl index`, without --gate");
     if (request->kind == STG_REQUEST_NEW_TOKEN)
         return stg_err(err, -STAGER_PERMISSION_DENIED,
                        "tokens are given on attach.sock alone: `stagerctl token`");

@@ -13,7 +13,7 @@ typedef void stg_request_handler(struct stg_session *session,
 /* request_admin.c */
 stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,
     stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_token,
-    stg_serve_trace;
+    stg_serve_trace, stg_serve_index;
 
 /* request_stream.c */
 stg_request_handler stg_serve_join, stg_serve_feed, stg_serve_report, stg_serve_why,

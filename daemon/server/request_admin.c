@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "daemon/gate/gate.h"
 #include "daemon/pipeline/explain.h"
+#include "daemon/pipeline/index_job.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
@@ -410,4 +411,73 @@ void stg_serve_trace(struct stg_session *session, const struct stg_request *requ
         stg_session_fail_with(session, request, &err);
     else if (stg_session_reply(session, &reply, &fd, 1) < 0)
         stg_tracing_end(session);
+}
+
+/* ---- index ---- */
+
+/* The files are opened on behalf of the applier, as a run of the pipeline does. */
+static int begin_index(struct stg_session *session,
+                       const struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_settings *settings = session->server->settings;
+    const struct stg_identity *applier = &definition->applier;
+    struct stg_stage_plan plan;
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, definition->spec->staged.num_clients, 2,
+                             settings->default_pipeline_memory);
+    if (settings->index_bytes == 0)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "index_size is 0 in stagerd.yaml: stagerd stores no indexes");
+    int rc = stg_stage_plan(&asked, &plan, err);
+    if (rc < 0)
+        return rc;
+    struct stg_index_job_config config = {.text = definition->text,
+                                          .text_bytes = definition->text_bytes,
+                                          .uid = applier->uid,
+                                          .gid = applier->gid,
+                                          .groups = applier->groups,
+                                          .n_groups = applier->n_groups,
+                                          .buffer_bytes = plan.buffer_bytes};
+    stg_index_job_end(session->index_job);
+    session->index_job = NULL;
+    return stg_index_job_start(&config, &session->index_job, err);
+}
+
+static int begin_index_of(struct stg_session *session, const struct stg_request *request,
+                          struct stg_err *err)
+{
+    struct stg_definition *definition = NULL;
+    int rc = define(session, request, &definition, err);
+    if (rc == 0)
+        rc = begin_index(session, definition, err);
+    stg_definition_unref(definition);
+    return rc;
+}
+
+void stg_serve_index(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_pipeline *pipeline = NULL;
+    int rc = 0;
+    if (request->name != NULL) {
+        pipeline = stg_session_find_pipeline(session, request);
+        if (pipeline == NULL)
+            return;
+        rc = begin_index(session, pipeline->definition, &err);
+    } else if (request->text != NULL) {
+        rc = begin_index_of(session, request, &err);
+    } else if (session->index_job == NULL) {
+        rc = stg_err(&err, -STAGER_FAILED_PRECONDITION,
+                     "this connection has not begun to build indexes");
+    }
+    if (rc < 0) {
+        stg_session_fail_with(session, request, &err);
+        return;
+    }
+    struct stg_bump bump;
+    struct stg_reply reply = stg_reply_to(request);
+    stg_bump_init(&bump, 0);
+    stg_index_job_report(session->index_job, &bump, &reply.index);
+    stg_session_reply(session, &reply, NULL, 0);
+    stg_bump_finish(&bump);
 }

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/host/limit.h"
+#include "daemon/pipeline/index_job.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/tracing.h"
 
@@ -114,6 +115,8 @@ void stg_session_close(struct stg_session *session)
     stg_session_stop_waiting(session);
     stop_working(session);
     stg_tracing_end(session);
+    stg_index_job_end(session->index_job);
+    session->index_job = NULL;
     bool gone = true;
     if (session->client != NULL) {
         gone = stg_stage_detach(session->instance->stage, session->client);
@@ -179,6 +182,8 @@ void stg_session_abort(struct stg_session *session)
     session->client = NULL;
     stop_working(session);
     stg_tracing_end(session);
+    stg_index_job_end(session->index_job);
+    session->index_job = NULL;
     if (!session->closing) {
         session->closing = true;
         stg_session_stop_waiting(session);

@@ -55,6 +55,7 @@ struct stg_session {
     struct stg_instance *open_private;
     struct stg_probing *probing;       /* of the request that it makes, or NULL */
     struct stg_tracing *tracing;       /* what it traces, or NULL */
+    struct stg_index_job *index_job;   /* what it began, or NULL */
     char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
     int open_code;                     /* what it fails with if that takes too long */
     uint64_t open_millis;              /* how long that is */
