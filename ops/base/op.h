@@ -126,6 +126,8 @@ enum stg_op_flags {
     STG_OP_IN_PLACE = 256,
     STG_OP_STAYS = 512, /* its purpose is its error: the node keeps its place, and later
                            nodes are not computed before it */
+    STG_OP_ONE_DTYPE = 1024, /* all inputs that are numbers have one dtype, which weak
+                                constants take */
 };
 
 /* In a descriptor: its attributes. */

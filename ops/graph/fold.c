@@ -87,12 +87,11 @@ static void read_first(const struct stg_graph *graph, struct stg_graph_node *nod
     node->n_controls = n;
 }
 
-bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
-                     size_t n_before)
+/* Makes it the first equal node among the first n_before of the order, if there is one.
+ */
+static bool become_equal(const struct stg_graph *graph, struct stg_graph_node *node,
+                         size_t n_before)
 {
-    read_first(graph, node);
-    if (!is_pure(node->op))
-        return false;
     for (size_t i = 0; i < n_before; i++) {
         const struct stg_graph_node *first = &graph->nodes[graph->order[i]];
         if (first->op != node->op || !first->inferred || !same_inputs(first, node) ||
@@ -107,6 +106,24 @@ bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
         return true;
     }
     return false;
+}
+
+bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
+                     size_t n_before)
+{
+    read_first(graph, node);
+    return is_pure(node->op) && !stg_graph_is_weak(node) &&
+           become_equal(graph, node, n_before);
+}
+
+void stg_graph_merge_constant(const struct stg_graph *graph, struct stg_graph_node *node,
+                              size_t n_before)
+{
+    for (size_t i = 0; i < n_before; i++) {
+        if (&graph->nodes[graph->order[i]] == node)
+            n_before = i;
+    }
+    become_equal(graph, node, n_before);
 }
 
 /* ---- what is known ---- */

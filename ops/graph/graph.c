@@ -76,6 +76,23 @@ static int infer_node(struct stg_graph *graph, struct stg_graph_node *node,
     return run_infer(graph, node, inputs, constants, err);
 }
 
+static int infer_weak(struct stg_graph *graph, const struct stg_graph_node *node,
+                      size_t n_before, struct stg_err *err)
+{
+    int rc = stg_graph_convert_weak(graph, node, err);
+    for (size_t i = 0; rc == 0 && i < node->n_inputs; i++) {
+        if (node->inputs[i].kind != STG_REF_NODE)
+            continue;
+        struct stg_graph_node *constant = &graph->nodes[node->inputs[i].index];
+        if (constant->inferred || !stg_graph_is_weak(constant))
+            continue;
+        rc = run_infer(graph, constant, NULL, NULL, err);
+        if (rc == 0)
+            stg_graph_merge_constant(graph, constant, n_before);
+    }
+    return rc;
+}
+
 /* Two rounds: what the boundary is made of, then, once the boundary is known, what reads
  * it. */
 static int infer_nodes(struct stg_graph *graph, bool after_boundary, struct stg_err *err)
@@ -84,10 +101,12 @@ static int infer_nodes(struct stg_graph *graph, bool after_boundary, struct stg_
         struct stg_graph_node *node = &graph->nodes[graph->order[i]];
         if (((node->depends & STG_DEPENDS_STAGED) != 0) != after_boundary)
             continue;
-        if (stg_graph_merge(graph, node, i))
+        int rc = infer_weak(graph, node, i, err);
+        if (rc == 0 && stg_graph_merge(graph, node, i))
             continue;
         stg_graph_follow_rows(graph, node);
-        int rc = infer_node(graph, node, err);
+        if (rc == 0)
+            rc = infer_node(graph, node, err);
         if (rc < 0)
             rc = stg_graph_leave_out(graph, node, rc, err);
         if (rc < 0)

@@ -142,6 +142,9 @@ const struct stg_ref *stg_graph_awaited(const struct stg_graph *graph,
 void stg_graph_mark(const struct stg_graph *graph, const struct stg_ref *ref,
                     bool *needed, bool *fed);
 
+/* Is it a constant that takes the dtype of the tensor beside it? */
+bool stg_graph_is_weak(const struct stg_graph_node *node);
+
 /* Puts "node NAME (OP), line N" before the text. Returns the code. */
 int stg_graph_blame(const struct stg_graph_node *node, int code, struct stg_err *err);
 
@@ -210,10 +213,22 @@ void stg_graph_follow_rows(const struct stg_graph *graph, struct stg_graph_node 
 bool stg_graph_merge(const struct stg_graph *graph, struct stg_graph_node *node,
                      size_t n_before);
 
+/* Makes a constant the first equal one among the first n_before nodes of the order, for
+ * its readers. */
+void stg_graph_merge_constant(const struct stg_graph *graph, struct stg_graph_node *node,
+                              size_t n_before);
+
 /* Sets the values of an inferred node whose inputs are known, unless it fails or gets
  * large. RESOURCE_EXHAUSTED. */
 int stg_graph_fold(struct stg_graph *graph, struct stg_graph_node *node,
                    struct stg_err *err);
+
+/* ---- weak.c ---- */
+
+/* Gives weak constants that the node reads the dtype of its other inputs; they are to be
+ * inferred again. INVALID_ARGUMENT: the dtype does not hold the number. */
+int stg_graph_convert_weak(struct stg_graph *graph, const struct stg_graph_node *node,
+                           struct stg_err *err);
 
 /* ---- graph.c ---- */
 

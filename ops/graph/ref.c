@@ -201,3 +201,9 @@ int stg_graph_invalid(struct stg_err *err)
         err->code = -STAGER_INVALID_ARGUMENT;
     return -STAGER_INVALID_ARGUMENT;
 }
+
+bool stg_graph_is_weak(const struct stg_graph_node *node)
+{
+    return (node->op->flags & STG_OP_CONSTANT) != 0 &&
+           stg_attr_bool(node->spec->attrs, node->spec->n_attrs, "weak", false);
+}

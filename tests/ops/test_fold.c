@@ -18,6 +18,7 @@ static void check_merged(const char *first, const char *second, bool want)
     snprintf(text, sizeof(text),
              "element x float32 [-1]\nelement y float32 [-1]\n"
              "s = sleep(x)\n"
+             "n = constant() value=1 weak=true\nm = constant() value=1 weak=true\n"
              "a = %s\nb = %s\nfeature a = a\nfeature b = b\n",
              first, second);
     struct fixture_stage stage;
@@ -91,6 +92,102 @@ static void outputs_of_nodes_whose_names_run_together_stay_apart(void)
     CHECK_OK(stg_run_exec(stage.run, feeds, NULL, NULL, out, &err), err);
     CHECK(*(const float *)out[0].data == 110 && *(const float *)out[1].data == 7);
     fixture_stage_finish(&stage);
+}
+
+/* ---- weak constants ---- */
+
+static void check_dtype(const char *text, const char *name, int dtype)
+{
+    struct fixture_stage stage;
+    struct stg_err err = {0};
+    struct stg_component c;
+    fixture_stage_init(&stage, text);
+    CHECK_OK(stg_graph_describe(stage.graph, name, &c, &err), err);
+    if (c.dtype != dtype)
+        FAIL("%s is %s, not %s in\n%s", name, stg_dtype_name(c.dtype),
+             stg_dtype_name(dtype), text);
+    fixture_stage_finish(&stage);
+}
+
+static void a_weak_number_has_the_dtype_of_the_tensor_beside_it(void)
+{
+    static const struct {
+        int dtype;
+        const char *name, *value;
+    } cases[] = {
+        {STAGER_FLOAT32, "float32", "0"},        {STAGER_FLOAT64, "float64", "0.5"},
+        {STAGER_FLOAT16, "float16", "2"},        {STAGER_INT64, "int64", "-7"},
+        {STAGER_UINT8, "uint8", "255"},          {STAGER_INT32, "int32", "1"},
+        {STAGER_FLOAT32, "float32", "16777217"}, /* rounded, as by NumPy */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "element x %s [-1]\nn = constant() value=%s weak=true\n"
+                 "m = constant() value=%s weak=true\nsum = add(n, x)\n"
+                 "either = less(x, m)\nfeature s = sum\nfeature e = either\n",
+                 cases[i].name, cases[i].value, cases[i].value);
+        check_dtype(text, "n", cases[i].dtype);
+        check_dtype(text, "sum", cases[i].dtype);
+        check_dtype(text, "either", STAGER_BOOL);
+    }
+    check_dtype("element x float64 [-1]\nn = constant() value=0 weak=true\n"
+                "c = less(x, x)\ny = where(c, x, n)\nfeature y = y\n",
+                "y", STAGER_FLOAT64);
+    check_dtype("element x float32 [-1]\nn = constant() value=[[0]] weak=true\n"
+                "r = reshape(x) shape=[1, -1]\ny = concat(r, n) axis=1\nfeature y = y\n",
+                "y", STAGER_FLOAT32);
+    check_dtype("element c bool [-1]\none = constant() value=1 weak=true\n"
+                "half = constant() value=0.5 weak=true\ny = where(c, one, half)\n"
+                "feature y = y\n",
+                "y", STAGER_FLOAT32);
+    /* An index is no such number. */
+    check_dtype("element x float32 [4]\nn = constant() value=3 weak=true\n"
+                "y = gather(x, n)\nfeature y = y\n",
+                "n", STAGER_INT32);
+}
+
+static void weak_numbers_that_are_written_alike_are_one(void)
+{
+    check_merged("add(x, n)", "add(x, m)", true);
+}
+
+static void check_refused(const char *text, const char *why)
+{
+    struct fixture fx;
+    struct stg_graph *graph;
+    struct stg_err err = {0};
+    CHECK_OK(fixture_parse(&fx, text, &err), err);
+    CHECK_INT(stg_graph_create(&fx.spec, &fx.element, NULL, &graph, &err),
+              -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, why);
+    fixture_finish(&fx);
+}
+
+static void a_weak_number_that_does_not_fit_is_refused(void)
+{
+    static const struct {
+        const char *dtype, *value, *why;
+    } cases[] = {
+        {"int64", "0.5",
+         "0.5 does not fit int64, the dtype of \"x\" beside it; cast the tensor"},
+        {"uint8", "300", "300 does not fit uint8"},
+        {"uint8", "-1", "-1 does not fit uint8"},
+        {"float16", "100000", "100000 does not fit float16"},
+        {"float32", "1.0e300", "1e+300 does not fit float32"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "element x %s [-1]\nn = constant() value=%s weak=true\ny = add(x, n)\n"
+                 "feature y = y\n",
+                 cases[i].dtype, cases[i].value);
+        check_refused(text, cases[i].why);
+    }
+    check_refused("element x float32 [-1]\nelement y float64 [-1]\n"
+                  "n = constant() value=1 weak=true\na = add(x, n)\n"
+                  "b = add(y, n)\nfeature a = a\nfeature b = b\n",
+                  "constant \"n\" is weak, and has 2 readers; give it a dtype");
 }
 
 /* ---- known before ---- */
@@ -410,6 +507,9 @@ static const struct stg_test tests[] = {
     TEST(nodes_that_differ_are_not),
     TEST(what_reads_equal_nodes_is_equal_too),
     TEST(outputs_of_nodes_whose_names_run_together_stay_apart),
+    TEST(a_weak_number_has_the_dtype_of_the_tensor_beside_it),
+    TEST(weak_numbers_that_are_written_alike_are_one),
+    TEST(a_weak_number_that_does_not_fit_is_refused),
     TEST(inference_knows_what_follows_from_constants),
     TEST(what_is_known_is_not_computed_again),
     TEST(what_would_be_large_is_made_for_each_batch),

@@ -13,6 +13,7 @@ import numpy as np
 import case
 import stager
 from stager import ops
+from stager._names import POSITIONAL
 
 CRITEO = """
 name: {name}
@@ -81,7 +82,7 @@ dataset:
   - batch: {batch_size: 8}
 graph:
   - {name: cast, op: cast, input: [value], dtype: float32}
-  - {name: constant, op: constant, value: 4.0}
+  - {name: constant, op: constant, value: 4.0, weak: true}
   - {name: divide, op: divide, input: [cast, constant]}
 staged: {features: {x: cast, y: divide}}
 """)
@@ -175,6 +176,40 @@ staged: {{capacity: auto, num_threads: auto}}
                 "l": 2 - x, "m": 3 * x, "n": 3 * x, "o": np.ones(5)}
         for key, value in want.items():
             np.testing.assert_array_equal(got[key], value, err_msg=key)
+
+    def test_a_number_takes_the_dtype_of_the_tensor_beside_it(self):
+        rows = stager.range(5).batch(5)
+        for dtype in ("float32", "float64", "float16", "int64", "int32", "uint8"):
+            def features(r, dtype=dtype):
+                x = ops.cast(r["value"], dtype)
+                return {"a": x > 0, "b": x + 1, "c": 2 * x, "d": ops.where(x > 2, x, 0), "e": ops.maximum(x, 3),
+                        "f": ops.stack([x, [0, 0, 0, 0, 7]], 1), "g": np.int64(3) - x, "h": x % 2 == 0}
+            got = stager.open(stager.apply(rows.map(features), name=f"number_{dtype}")).next().tree
+            x = np.arange(5, dtype=dtype)
+            want = {"a": x > 0, "b": x + x.dtype.type(1), "c": x * x.dtype.type(2), "d": np.where(x > 2, x, x.dtype.type(0)),
+                    "e": np.maximum(x, x.dtype.type(3)), "f": np.stack([x, np.array([0, 0, 0, 0, 7], dtype)], 1),
+                    "g": x.dtype.type(3) - x, "h": x % 2 == 0}
+            for key, value in want.items():
+                np.testing.assert_array_equal(np.array(got[key]), value, f"{dtype} {key}")
+                self.assertEqual(got[key].dtype, value.dtype, f"{dtype} {key}")
+
+    def test_a_number_that_the_dtype_does_not_hold_is_refused(self):
+        rows = stager.range(5).batch(5)
+        for function, reason in ((lambda r: r["value"] + 0.5, '0.5 does not fit int64, the dtype of "value" beside it'),
+                                 (lambda r: ops.cast(r["value"], "uint8") < 256, "256 does not fit uint8")):
+            with self.assertRaisesRegex(stager.InvalidArgumentError, f"test_pipelines.py:.*{reason}"):
+                stager.check(rows.map(function))
+
+    def test_a_dtype_is_a_name_or_a_type(self):
+        value = stager.range(4).batch(4).get_next()["value"]
+        for dtype, name in ((float, "float64"), (int, "int64"), (bool, "bool"), (np.float32, "float32"), (np.dtype("int8"), "int8"),
+                            ("uint16", "uint16")):
+            features = {"x": ops.cast(value, dtype=dtype)}
+            self.assertEqual(stager.open(stager.apply(stager.staged(features, name=f"as_{name}"))).next()["x"].dtype, np.dtype(name))
+        parsed = ops.parse_example(value, features={"label": {"dtype": np.int64}, "word": {"dtype": str}})
+        self.assertIn('{"label": {"dtype": "int64"}, "word": {"dtype": "string"}}', stager.staged(parsed).yaml())
+        with self.assertRaisesRegex(TypeError, "is no dtype"):
+            ops.cast(value, dtype=stager.Ragged)
 
     def test_nan_and_inf_are_numbers(self):
         path = self.file("rows", "1,NA,x\n,2,\n-,3,n/a\n")
@@ -395,8 +430,41 @@ class Mistakes(case.unittest.TestCase):
 
     def test_numpys_functions_are_not_for_tensors(self):
         value = stager.range(4).get_next()["value"]
-        with self.assertRaisesRegex(TypeError, "numpy.log1p computes on arrays.*stager.ops"):
-            np.log1p(value)
+        for function, hint in ((np.log1p, "ops.log1p"), (np.log, "ops.log"), (np.exp, "ops.exp"), (np.isnan, "an op of dir.stager.ops.")):
+            with self.assertRaisesRegex(TypeError, f"numpy.{function.__name__} computes on arrays.* use {hint}$"):
+                function(value)
+        self.assertEqual((np.absolute(value).op, np.negative(value).op), ("abs", "negative"))
+
+    def test_brackets_take_outputs_and_no_rows(self):
+        value = stager.range(4).batch(2).get_next()["value"]
+        for wrong in (lambda: ops.stack([value, value], axis=1)[:, 0], lambda: value[0], lambda: value[:, 0], lambda: (value + 1)[...],
+                      lambda: ops.split(value, 2)[0][1]):
+            with self.assertRaisesRegex(TypeError, "has no rows and columns to take.*ops.slice.*ops.gather"):
+                wrong()
+        with self.assertRaisesRegex(TypeError, "is one tensor"):
+            list(value)
+
+    def test_attributes_have_the_positions_of_tensorflow(self):
+        value = stager.range(4).batch(4).get_next()["value"]
+        text = stager.staged([ops.cast(value, "float32"), ops.concat([value, value], 0), ops.reshape(value, [2, 2]),
+                              ops.one_hot(value, 4, 1.0), ops.split(value, 2)[0], ops.constant(3, "int64"),
+                              ops.concat(value, value, axis=0)]).yaml()
+        for part in ('"op": "cast", "input": ["value"], "dtype": "float32"', '"op": "concat", "input": ["value", "value"], "axis": 0',
+                     '"op": "reshape", "input": ["value"], "shape": [2, 2]', '"depth": 4, "on_value": 1.0', '"num_or_size_splits": 2',
+                     '"op": "constant", "value": 3, "dtype": "int64"'):
+            self.assertIn(part, text)
+        for wrong, reason in ((lambda: ops.cast(value, "int8", 3), "takes 2 positional arguments at most, but 3"),
+                              (lambda: ops.cast(value, "int8", dtype="int8"), "dtype is given twice"),
+                              (lambda: ops.reshape(value, value), "shape is an attribute")):
+            with self.assertRaisesRegex(TypeError, reason):
+                wrong()
+
+    def test_positions_are_of_documented_attributes(self):
+        with open(os.path.join(case.HERE, "../../docs/ops.md"), encoding="utf-8") as file:
+            sections = re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", file.read(), re.M | re.S)
+        known = {op: set(re.findall(r"^\| `(\w+)` \|", text, re.M)) for ops_of, text in sections for op in ops_of.split(", ")}
+        for op, (_, attributes) in POSITIONAL.items():
+            self.assertLessEqual(set(attributes), known[op], op)
 
     def test_what_describes_batches_is_not_looped_over(self):
         rows = stager.range(4).batch(2)
@@ -563,6 +631,11 @@ class SmartStage(case.Case):
             self.assertIn('gpu: {"device": "cuda:0"}', dataset.staged(gpu=given).yaml())
         with self.assertRaisesRegex(stager.InvalidArgumentError, "gpu.*cpu"):
             stager.check(dataset.staged(gpu="cpu"))
+
+    def test_names_of_tf_data_are_answered_with_ours(self):
+        for name, hint in (("TFRecordDataset", "tfrecord"), ("from_generator", "py_function"), ("from_tensor_slices", "npy")):
+            with self.assertRaisesRegex(AttributeError, hint):
+                getattr(stager, name)
 
     def test_names_of_deeprecs_are_answered_with_ours(self):
         for name, hint in (("make_prefetch_hook", "no hook is needed"), ("mark_target_node", "targets")):

@@ -35,7 +35,7 @@ if not TYPE_CHECKING:
         """stager.torch, stager.jax and stager.tensorflow import what they are for when they are used."""
         if name in ("torch", "jax", "tensorflow"):
             return importlib.import_module(f"{__name__}.{name}")
-        hint = importlib.import_module(f"{__name__}._pipeline").DEEPREC.get(name)
+        hint = importlib.import_module(f"{__name__}._pipeline").ELSEWHERE.get(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + (f": {hint}" if hint else ""))
 
 __all__ = [

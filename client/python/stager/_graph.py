@@ -4,18 +4,22 @@ daemon's to say. An expression becomes nodes of a pipeline's graph when the pipe
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 from contextvars import ContextVar
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import numpy as np
+
 from ._errors import InvalidArgumentError
+from ._names import OPS
 from ._places import here
 
 
 # What NumPy calls the operators.
 _OPERATORS = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide",
               "true_divide": "divide", "floor_divide": "floordiv", "remainder": "floormod", "power": "pow",
-              "matmul": "matmul", "less": "less", "less_equal": "less_equal", "greater": "greater",
+              "absolute": "abs", "negative": "negative", "matmul": "matmul", "less": "less", "less_equal": "less_equal", "greater": "greater",
               "greater_equal": "greater_equal", "equal": "equal", "not_equal": "not_equal"}
 
 
@@ -30,9 +34,16 @@ class Symbol:
         """NumPy's scalar or array on the left of an operator; its functions are not for tensors."""
         op = _OPERATORS.get(ufunc.__name__)
         if op is None or method != "__call__" or named:
-            raise TypeError(f"numpy.{ufunc.__name__} computes on arrays, and a tensor of a pipeline has no "
-                            "value yet; stager.ops has its ops: ops.log1p, ops.where …")
+            near = [ufunc.__name__] if ufunc.__name__ in OPS else difflib.get_close_matches(ufunc.__name__, OPS, 1)
+            raise TypeError(f"numpy.{ufunc.__name__} computes on arrays, and a tensor of a pipeline has no value yet; use " +
+                            (f"ops.{near[0]}" if near else "an op of dir(stager.ops)"))
         return Node(op, inputs)
+
+    def __getitem__(self, key: Any) -> Any:
+        raise _no_slices(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"{self!r} is one tensor, and has no values yet: ops.split makes several of it")
 
     def __bool__(self) -> bool:
         raise TypeError("a tensor of a pipeline has no value yet: it is traced once, and not run for each "
@@ -110,6 +121,12 @@ class Symbol:
         return Node("logical_not", (self,))
 
 
+def _no_slices(symbol: Symbol) -> TypeError:
+    return TypeError(f"{symbol!r} has no rows and columns to take by [ ]: ops.slice(x, begin=[0, 1], size=[-1, 1]) takes a "
+                     "part of a tensor, ops.gather(x, [1], axis=1) some of its columns, ops.split all of them; the first "
+                     "dimension behind batch is that of the rows")
+
+
 class Output(Symbol):
     """A tensor with a name: of a component, of a staged feature, or output `key` of a node."""
 
@@ -159,6 +176,8 @@ class Node(Symbol):
         return Output(node=self)
 
     def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, (int, str, slice)):
+            raise _no_slices(self)
         if isinstance(key, slice):
             if key.stop is None or key.stop < 0 or (key.start or 0) < 0:
                 raise InvalidArgumentError(f"{self!r}[{key.start}:{key.stop}]: give both ends; the number of "
@@ -189,6 +208,13 @@ def _holds_symbol(value: Any) -> bool:
     return isinstance(value, (Symbol, dict))
 
 
+def _is_number(value: Any) -> bool:
+    """A number takes the dtype of the tensor beside it."""
+    if isinstance(value, list):
+        return bool(value) and all(_is_number(part) for part in value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _flatten(op: str, value: Any) -> Iterator[Output]:
     """The inputs that an argument of an op stands for."""
     if isinstance(value, Symbol):
@@ -203,7 +229,8 @@ def _flatten(op: str, value: Any) -> Iterator[Output]:
         for part in value:
             yield from _flatten(op, part)
     else:
-        yield Node("constant", (), {"value": plain(value)})._input()
+        value = plain(value)
+        yield Node("constant", (), {"value": value, **({"weak": True} if _is_number(value) else {})})._input()
 
 
 def one(value: Any, what: str) -> Any:
@@ -221,8 +248,28 @@ def one(value: Any, what: str) -> Any:
     raise TypeError(f"{what} is one tensor, not {found}")
 
 
+def dtype_name(dtype: Any) -> str:
+    """Of a name, a type of Python's or NumPy's, or a dtype of NumPy's, TensorFlow's or torch's."""
+    if isinstance(dtype, str):
+        return dtype
+    if hasattr(dtype, "as_numpy_dtype"):
+        return str(dtype.name)
+    if str(dtype).startswith("torch."):
+        return str(dtype)[len("torch."):]
+    kind = np.dtype(dtype)
+    if kind.kind not in "biufSU" and dtype is not object:
+        raise TypeError(f"{dtype!r} is no dtype of a tensor")
+    return "string" if kind.kind in "SUO" else kind.name
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, (type, np.dtype)) or hasattr(value, "as_numpy_dtype") or str(type(value)) == "<class 'torch.dtype'>"
+
+
 def plain(value: Any) -> Any:
-    """What JSON can write: NumPy's scalars and arrays become Python's, paths text."""
+    """What JSON can write: NumPy's scalars and arrays become Python's, paths text, dtypes their names."""
+    if _is_dtype(value):
+        return dtype_name(value)
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if hasattr(value, "tolist"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import difflib
 import keyword
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._batch import Ragged, Sparse
 from ._errors import InvalidArgumentError
-from ._graph import Node, Output, plain
-from ._names import OPS
+from ._graph import Node, Output, Symbol, plain
+from ._names import OPS, POSITIONAL
 
 
 class Outputs(List[Any]):
@@ -88,6 +88,22 @@ _SEVERAL: Dict[str, Callable[[Node], Any]] = {
     "string_split": _string_split}
 
 
+def _split_arguments(op: str, given: Tuple[Any, ...], attributes: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+    """The inputs, and all attributes: those without a name stand behind the inputs, as in TensorFlow."""
+    n, names = POSITIONAL.get(op, (len(given), ()))
+    if op in ("concat", "stack") and given and isinstance(given[0], Symbol):
+        n = len(given)      # its inputs one by one
+    values = dict(zip(names, given[n:]))
+    if len(given) > n + len(names):
+        raise TypeError(f"ops.{op} takes {n + len(names)} positional arguments at most, but {len(given)} were given")
+    for name, value in values.items():
+        if name in attributes:
+            raise TypeError(f"ops.{op}: {name} is given twice")
+        if isinstance(value, Symbol):
+            raise TypeError(f"ops.{op}: {name} is an attribute, known before any batch, and not a tensor")
+    return given[:n], {**values, **attributes}
+
+
 class _Ops:
     """ops.NAME(*inputs, name=None, **attributes) is an op of docs/ops.md; `assert`, which Python keeps
     for itself, is ops.assert_."""
@@ -97,7 +113,8 @@ class _Ops:
             raise AttributeError(op)
         op = op.rstrip("_")
 
-        def make(*inputs: Any, name: Optional[str] = None, **attributes: Any) -> Any:
+        def make(*given: Any, name: Optional[str] = None, **named: Any) -> Any:
+            inputs, attributes = _split_arguments(op, given, named)
             node = Node(op, inputs, plain(attributes), name)
             outputs = _SEVERAL[op](node) if op in _SEVERAL else None
             return node if outputs is None else outputs

@@ -10,22 +10,28 @@ import os
 import re
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
-import numpy as np
-
 from ._errors import Error, InvalidArgumentError
-from ._graph import Output, Symbol, Writer, is_parts, one, plain
+from ._graph import Output, Symbol, Writer, dtype_name, is_parts, one, plain
 from ._names import STEPS
 from ._places import Places, StepPlace, here
 
 #: For capacity, num_threads, num_parallel_calls and the buffer_size of prefetch: found by measurement.
 AUTOTUNE = -1
 
-#: What DeepRec calls functions of this package, and where each is.
-DEEPREC = {
+#: What DeepRec and tf.data call functions of this package, and where each is.
+ELSEWHERE = {
     "make_prefetch_hook": "no hook is needed: stagerd runs the stage; stager.open(stager.apply(staged)) has its batches",
     "mark_target_node": "staged(…).targets(node) names the nodes that stream.run fetches",
     "SmartStageOptions": "staged(…, smart_stage=\"auto\") takes the options as arguments",
     "prefetch_join": "Dataset.interleave reads files in parallel, and stager.zip joins datasets",
+    "list_files": "stager.files(pattern) has these paths, in random order",
+    "TextLineDataset": "stager.files(…).text_line() reads lines",
+    "TFRecordDataset": "stager.files(…).tfrecord() reads TFRecords",
+    "FixedLengthRecordDataset": "stager.files(…).fixed_length_record(n) reads them",
+    "CsvDataset": "stager.files(…).csv() reads records for ops.decode_csv",
+    "make_csv_dataset": "stager.files(…).csv(), batch, and a map with ops.decode_csv do the same",
+    "from_tensor_slices": "write the array by numpy.save: stager.files(…).npy(dtype, shape) has its rows",
+    "from_generator": "no Python runs in stagerd: write files, or call a py_function on the numbers of stager.range(n)",
 }
 
 # The parameters that tf.data takes without their names.
@@ -62,18 +68,6 @@ def _no_loop(what: str) -> TypeError:
                      "goes over")
 
 
-def _dtype_name(dtype: Any) -> str:
-    """Of a name, a dtype of NumPy's or one of TensorFlow's."""
-    if isinstance(dtype, str):
-        return dtype
-    if hasattr(dtype, "as_numpy_dtype"):
-        return str(dtype.name)
-    if str(dtype).startswith("torch."):
-        return str(dtype)[len("torch."):]
-    kind = np.dtype(dtype)
-    return "string" if kind.kind in "SUO" else kind.name
-
-
 def _signature(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     """Of what a py_function gives: the step's output_types and output_shapes."""
     if given is None:
@@ -87,7 +81,7 @@ def _signature(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
             raise TypeError(f"output_signature[{name!r}] must be (dtype, shape), or an object with both, not "
                             f"{spec!r}")
         dtype, shape = spec if isinstance(spec, tuple) else (spec.dtype, spec.shape)
-        types[name] = _dtype_name(dtype)
+        types[name] = dtype_name(dtype)
         shapes[name] = [None if size is None or size == -1 else int(size) for size in shape]
     return {"output_types": types, "output_shapes": shapes}
 

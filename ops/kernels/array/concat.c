@@ -87,7 +87,7 @@ const struct stg_op stg_op_concat = {
     STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = -1,
-    .flags = STG_OP_VIEWS,
+    .flags = STG_OP_VIEWS | STG_OP_ONE_DTYPE,
     .infer = infer,
     .run = run,
     .rows = rows,

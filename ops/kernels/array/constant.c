@@ -11,6 +11,9 @@ static const struct stg_param params[] = {
     {.name = "shape",
      .type = STG_PARAM_SHAPE,
      .help = "reshapes the value; a single value fills it"},
+    {.name = "weak",
+     .type = STG_PARAM_BOOL,
+     .help = "true: a number takes the dtype of the tensor beside it"},
 };
 
 static int infer(struct stg_op_infer *ctx, struct stg_err *err)

@@ -133,7 +133,7 @@ const struct stg_op stg_op_where = {
                "with three inputs.",
     .min_inputs = 3,
     .max_inputs = 3,
-    .flags = STG_OP_ROW_WISE,
+    .flags = STG_OP_ROW_WISE | STG_OP_ONE_DTYPE,
     .infer = infer,
     .run = run,
     .rows = stg_broadcast_rows,
