@@ -308,6 +308,17 @@ class Errors(case.Case):
         with self.assertRaises(StopIteration):
             next(batches)
 
+    def test_a_line_of_titles_is_taken_for_one(self):
+        lines = {"titles": ("label,amount,word\n1,2.5,a\n", True), "bad": ("1,two,a\n2,3,b\n", False), "empty": (",amount,word\n", False)}
+        for name, (text, has_hint) in lines.items():
+            path = self.file(name, text)
+            columns = {"name": "c", "op": "decode_csv", "input": ["record"], "record_defaults": [0, 0.0, ""]}
+            self.apply(name=name, dataset=[{"files": {"pattern": [path]}}, "text_line", {"batch": {"batch_size": 2}}], graph=[columns],
+                       staged={"features": {"a": "c:1"}, "max_batch_bytes": 4096})
+            with self.assertRaises(stager.InvalidArgumentError) as caught:
+                stager.open(name).next()
+            self.assertEqual("text_line: {skip_header_lines: 1}" in caught.exception.text, has_hint, caught.exception.text)
+
     def test_an_element_that_is_no_batch_says_its_file_too(self):
         path = self.file("page.jpg", "<html>")
         stream = stager.open(stager.apply(stager.files(path).read_file().map(

@@ -259,8 +259,26 @@ static bool parses(int dtype, const char *s, size_t n)
     }
 }
 
+/* Is it a line of titles: a name in each column of numbers? */
+static bool has_titles(const struct work *work, const char *text)
+{
+    const struct stg_csv_plan *plan = work->plan;
+    bool any = false, all = true;
+    for (uint32_t c = 0; c < plan->n_columns && all; c++) {
+        const char *s = text + work->row[c].start;
+        size_t n = work->row[c].bytes;
+        if (plan->dtypes[c] == STAGER_STRING)
+            continue;
+        any = true;
+        all = n > 0 && ((s[0] | 0x20) >= 'a' && (s[0] | 0x20) <= 'z') &&
+              !parses(plan->dtypes[c], s, n);
+    }
+    return any && all;
+}
+
+/* The hint stands behind the reason of a number that is none. */
 static int explain_field(const struct stg_csv_plan *plan, int64_t row, uint32_t c,
-                         const char *s, size_t n, struct stg_err *err)
+                         const char *s, size_t n, const char *hint, struct stg_err *err)
 {
     const struct stg_csv_rule *rule = &plan->rules[c];
     char quoted[STG_QUOTE_BYTES];
@@ -275,8 +293,8 @@ static int explain_field(const struct stg_csv_plan *plan, int64_t row, uint32_t 
     if (parses(plan->dtypes[c], s, n))
         return 0;
     return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
-                       "field %u: %s is not a valid %s", plan->fields[c],
-                       stg_quote(s, n, quoted), stg_dtype_name(plan->dtypes[c]));
+                       "field %u: %s is not a valid %s%s", plan->fields[c],
+                       stg_quote(s, n, quoted), stg_dtype_name(plan->dtypes[c]), hint);
 }
 
 static int explain_fault(int64_t fault, int64_t row, uint32_t field, const char *s,
@@ -315,8 +333,14 @@ static int explain_row(const struct work *work, size_t i, char *text, struct stg
                            plan->n_columns, plan->dialect.select ? "selected " : "", n,
                            stg_quote(s, bytes, quoted));
     for (uint32_t c = 0; c < plan->n_columns; c++) {
-        int rc = explain_field(plan, row, c, text + work->row[c].start,
-                               work->row[c].bytes, err);
+        const char *value = text + work->row[c].start;
+        int rc = explain_field(plan, row, c, value, work->row[c].bytes, "", err);
+        if (rc < 0 && has_titles(work, text))
+            return explain_field(plan, row, c, value, work->row[c].bytes,
+                                 "; if this line holds the titles of the columns, leave "
+                                 "it out: text_line: {skip_header_lines: 1}, or csv: "
+                                 "{header: true}",
+                                 err);
         if (rc < 0)
             return rc;
     }
