@@ -39,6 +39,39 @@ bool stg_measure_is_due(const struct stg_measure *measure, uint64_t now_ns)
     return now_ns - measure->marks[1].at_ns >= MARK_NS;
 }
 
+/* Moves the marks over what happened between two looks. */
+static void skip(struct stg_measure *measure, const struct stg_load *from,
+                 const struct stg_load *to)
+{
+    struct stg_load *const marks[] = {&measure->marks[0], &measure->marks[1]};
+    for (size_t i = 0; i < 2 && measure->marks[1].at_ns != 0; i++) {
+        marks[i]->at_ns += to->at_ns - from->at_ns;
+        marks[i]->n_made += to->n_made - from->n_made;
+        marks[i]->n_assigned += to->n_assigned - from->n_assigned;
+        marks[i]->n_bytes += to->n_bytes - from->n_bytes;
+        marks[i]->pull_ns += to->pull_ns - from->pull_ns;
+        marks[i]->compute_ns += to->compute_ns - from->compute_ns;
+        marks[i]->call_ns += to->call_ns - from->call_ns;
+        marks[i]->room_ns += to->room_ns - from->room_ns;
+        marks[i]->sampled_pull_ns += to->sampled_pull_ns - from->sampled_pull_ns;
+        marks[i]->sampled_cpu_ns += to->sampled_cpu_ns - from->sampled_cpu_ns;
+        marks[i]->clients_ns += to->clients_ns - from->clients_ns;
+        marks[i]->clients_wait_ns += to->clients_wait_ns - from->clients_wait_ns;
+        marks[i]->cpu_ns += to->cpu_ns - from->cpu_ns;
+    }
+}
+
+void stg_measure_load(struct stg_measure *measure, const struct stg_load *load,
+                      bool is_read)
+{
+    if (measure->is_over && !is_read)
+        return;
+    if (measure->is_over)
+        skip(measure, &measure->load, load);
+    measure->load = *load;
+    measure->is_over = !is_read;
+}
+
 void stg_measure_mark(struct stg_measure *measure)
 {
     bool is_first = measure->marks[1].at_ns == 0;

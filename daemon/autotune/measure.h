@@ -29,6 +29,7 @@ struct stg_measure {
     struct stg_load load;              /* as of the last look */
     struct stg_load marks[2]; /* a look a second ago or more, and one before; at_ns 0:
                                  there is none */
+    bool is_over; /* no trainer reads: the last look was the last one of its window */
     uint32_t n_runners;
     struct stg_decisions decisions;
 };
@@ -39,6 +40,12 @@ void stg_measure_destroy(struct stg_measure *measure);
 
 /* Is it time for the next mark? */
 bool stg_measure_is_due(const struct stg_measure *measure, uint64_t now_ns);
+
+/* Takes a look. While no trainer reads, the first look ends the window, further looks
+ * change nothing, and what happens until trainers read again is left out of the window.
+ */
+void stg_measure_load(struct stg_measure *measure, const struct stg_load *load,
+                      bool is_read);
 
 /* Takes `load` as a mark. */
 void stg_measure_mark(struct stg_measure *measure);

@@ -194,14 +194,20 @@ static int fill_decisions(const struct maker *m, uint64_t now_ns)
     return 0;
 }
 
-static int fill_pace(const struct maker *m)
+static int fill_pace(const struct maker *m, uint64_t now_ns)
 {
     struct stg_explain *ret = m->ret;
+    const struct stg_measure *measure = m->measure;
     struct stg_pace pace;
     char why[256];
-    stg_measure_pace(m->measure, &pace);
+    stg_measure_pace(measure, &pace);
     ret->bottleneck = stg_bottleneck_name(stg_bottleneck_find(&pace, why, sizeof(why)));
-    ret->why = stg_bump_strndup(m->bump, why, strlen(why));
+    double age_s = (double)(now_ns - measure->load.at_ns) / 1e9;
+    if (!measure->is_over)
+        ret->why = stg_bump_strndup(m->bump, why, strlen(why));
+    else if (measure->marks[1].at_ns != 0)
+        ret->why = stg_bump_printf(m->bump, "no trainer reads now; until %.1f s ago: %s",
+                                   age_s, why);
     ret->elapsed_ns = pace.elapsed_ns;
     ret->n_items = pace.n_items;
     ret->n_runners = (uint32_t)pace.n_runners;
@@ -242,7 +248,7 @@ static int fill(struct maker *m, const struct stg_pipeline_spec *spec, uint64_t 
     if (rc == 0)
         rc = fill_steps(m, spec);
     if (rc == 0 && m->measure != NULL)
-        rc = fill_pace(m);
+        rc = fill_pace(m, now_ns);
     if (rc == 0 && m->measure != NULL)
         rc = fill_decisions(m, now_ns);
     return rc == 0 ? 0 : stg_err(err, rc, "out of memory");

@@ -182,7 +182,8 @@ struct outgoing {
 
 static bool is_observed(const struct stg_events *events)
 {
-    return events->published != NULL || events->has_changed || events->has_taken;
+    return events->published != NULL || events->has_changed || events->has_turned ||
+           events->has_taken;
 }
 
 /* Signals, and what observers propose before. */

@@ -18,6 +18,7 @@ static bool end_pass(struct stg_stage *stage)
     if (stage->pass.failure.code != 0 || !all)
         return changed;
     stage->pass.state = STG_PASS_NONE;
+    stage->effects.events.has_turned = true;
     if (stage->pass.n_ended == stage->config.first_pass && stage->buffer.n_published == 0)
         stg_stage_log(stage, STG_LOG_WARNING,
                       "pipeline %s: pass %" PRIu64
@@ -76,6 +77,7 @@ static bool begin_pass(struct stg_stage *stage)
     }
     stage->timeouts.asked_ns = 0;
     stage->pass.state = STG_PASS_RUNNING;
+    stage->effects.events.has_turned = true;
     stage->effects.wake |= STG_WAKE_PASS;
     return true;
 }

@@ -44,6 +44,7 @@ struct stg_events {
     const struct stg_work
         *published;    /* or dropped, or ignored: out of a runner's hands */
     bool has_changed;  /* clients came or went, or the boundary changed */
+    bool has_turned;   /* a pass began or ended */
     bool has_taken;    /* items left the buffer, … */
     uint32_t n_rounds; /* … down to so many rounds */
 };

@@ -16,6 +16,12 @@ static uint64_t room_ns(const struct stg_stage *stage, uint64_t now)
     return stage->counts.wait_ns + runners->n_waiting * now - runners->waits_began_ns;
 }
 
+/* Is a client in a pass? */
+static bool is_read(const struct stg_stage *stage)
+{
+    return stage->members.n_attached > 0 && stage->pass.state != STG_PASS_NONE;
+}
+
 void stg_stage_measure(struct stg_stage *stage)
 {
     uint64_t now = stg_now_ns();
@@ -23,7 +29,7 @@ void stg_stage_measure(struct stg_stage *stage)
     const struct stg_counts *counts = &stage->counts;
     uint64_t began = atomic_load_explicit(&runners->pull_began_ns, memory_order_relaxed);
     uint64_t pulling = began != 0 && began < now ? now - began : 0;
-    stage->observers.measure->load = (struct stg_load){
+    struct stg_load load = {
         .at_ns = now,
         .n_made = counts->n_made,
         .n_assigned = counts->n_assigned,
@@ -38,6 +44,7 @@ void stg_stage_measure(struct stg_stage *stage)
         .clients_wait_ns = stg_clients_waited_ns(&stage->members, now),
         .cpu_ns = stg_process_cpu_ns(),
     };
+    stg_measure_load(stage->observers.measure, &load, is_read(stage));
 }
 
 static struct stg_tune_view see_consumers(struct stg_stage *stage)
@@ -73,7 +80,7 @@ static void measure_item(struct stg_stage *stage, const struct stg_work *work)
     if (work->profiler->is_fresh)
         stg_profile_move(&measure->daemon, &work->profiler->profile);
     work->profiler->is_fresh = false;
-    if (stg_measure_is_due(measure, stg_now_ns())) {
+    if (is_read(stage) && stg_measure_is_due(measure, stg_now_ns())) {
         stg_stage_measure(stage);
         stg_measure_mark(measure);
     }
@@ -103,6 +110,9 @@ void stg_observe(struct stg_stage *stage)
     struct stg_tune_numbers numbers;
     bool is_due = false;
     stage->effects.events = (struct stg_events){0};
+    const struct stg_measure *measure = stage->observers.measure;
+    if (measure != NULL && measure->is_over == is_read(stage))
+        stg_stage_measure(stage);
     if (events.has_taken)
         stg_tune_taken(tune, events.n_rounds);
     if (work != NULL) {
@@ -155,6 +165,8 @@ struct stg_measure *stg_stage_take_measure(struct stg_stage *stage)
     pthread_mutex_lock(&stage->lock);
     load_marked(stage);
     struct stg_measure *measure = stage->observers.measure;
+    if (measure != NULL)
+        measure->is_over = true;
     stage->observers.measure = NULL;
     pthread_mutex_unlock(&stage->lock);
     return measure;

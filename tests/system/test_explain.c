@@ -97,6 +97,35 @@ static void a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards(void)
     fixture_finish(&fixture);
 }
 
+/* A trainer that has taken its pass evaluates, writes a checkpoint, and leaves. */
+static void what_was_measured_last_stays_while_no_trainer_reads(void)
+{
+    struct explained got;
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, "name: rests\ndataset:\n  - range: {stop: 1200}\n"
+                            "  - batch: {batch_size: 1}\ngraph:\n"
+                            "  - {name: x, op: sleep, input: [value], "
+                            "sleep_microseconds: 2000}\n"
+                            "staged: {keep_warm: true, features: {x: x}}\n");
+    struct stager_stream *stream = fixture_open(&fixture, "rests", NULL, 2);
+    struct stager_batch *batch;
+    while (stager_next(stream, -1, &batch) == 0)
+        stager_release(batch);
+    struct timespec rests = {.tv_sec = 2};
+    for (int i = 0; i < 2; i++) { /* attached, then after it left */
+        double age_s = 0;
+        nanosleep(&rests, NULL);
+        explain("rests", &got);
+        if (strcmp(got.bottleneck, "daemon CPU") != 0)
+            FAIL("%s: %s", got.bottleneck, got.why);
+        CHECK_INT(sscanf(got.why, "no trainer reads now; until %lf s ago: ", &age_s), 1);
+        CHECK(age_s >= 1.9 + 2 * i);
+        CHECK_CONTAINS(got.why, " s ago: trainers wait ");
+        stager_close(i == 0 ? stream : NULL);
+    }
+    fixture_finish(&fixture);
+}
+
 static void clients_that_are_not_there_hold_it_up(void)
 {
     struct explained got;
@@ -115,6 +144,7 @@ static void clients_that_are_not_there_hold_it_up(void)
 static const struct stg_test tests[] = {
     TEST(a_trainer_that_takes_long_holds_it_up),
     TEST(a_graph_that_takes_long_holds_it_up_and_is_shown_afterwards),
+    TEST(what_was_measured_last_stays_while_no_trainer_reads),
     TEST(clients_that_are_not_there_hold_it_up),
 };
 TEST_MAIN(tests)

@@ -190,6 +190,34 @@ static void the_pace_is_that_of_the_last_seconds(void)
     fixture_stage_finish(&stage);
 }
 
+static void a_time_in_which_no_trainer_reads_is_no_part_of_it(void)
+{
+    struct fixture_stage stage;
+    fixture_stage_init(&stage, CSV);
+    struct stg_measure *measure = stg_measure_create(stage.graph, 1);
+    struct stg_pace pace;
+    struct stg_load load = {0};
+    for (uint64_t ms = 100; ms <= 9000; ms += 100) {
+        bool is_read = ms <= 3000 || ms > 8000;
+        load.at_ns = ms * MS;
+        load.n_made += is_read || ms == 3100 ? 100 : 7;
+        load.clients_ns += 100 * MS;
+        stg_measure_load(measure, &load, is_read);
+        if (is_read && stg_measure_is_due(measure, load.at_ns))
+            stg_measure_mark(measure);
+        stg_measure_pace(measure, &pace);
+        CHECK(pace.elapsed_ns <= 2000 * MS);
+        if (ms > 3000 && ms <= 8000) { /* the first look ended the window */
+            CHECK(measure->is_over);
+            CHECK_INT(measure->load.at_ns, 3100 * MS);
+        }
+    }
+    CHECK_INT(pace.n_items * MS, pace.elapsed_ns);
+    CHECK_INT(pace.clients_ns, pace.elapsed_ns);
+    stg_measure_destroy(measure);
+    fixture_stage_finish(&stage);
+}
+
 /* ---- reports of trainers ---- */
 
 enum { COLUMNS };
@@ -275,6 +303,7 @@ static const struct stg_test tests[] = {
     TEST(one_batch_that_takes_longer_than_the_window_holds_up_too),
     TEST(without_batches_nothing_is_said),
     TEST(the_pace_is_that_of_the_last_seconds),
+    TEST(a_time_in_which_no_trainer_reads_is_no_part_of_it),
     TEST(a_report_is_added_to_what_trainers_said),
     TEST(numbers_that_cannot_be_are_left_out),
     TEST(without_memory_nothing_leaks),
