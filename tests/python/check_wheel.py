@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Installs the sdist of ./client/python with pip, for each given interpreter, in a separate environment. The package
-imports, its stagerd serves, and its compute library runs the part of a graph behind the boundary. Programs have no
+imports, its stagerd serves, its stagerctl lists, and its compute library runs the part of a graph behind the boundary. Programs have no
 debug information, and the metadata contain licence and description. The sdist contains only committed files.
 
     check_wheel.py [PYTHON]...          default: the one that runs this; each takes a minute or two
@@ -14,6 +14,7 @@ import tempfile
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PROGRAM = """
+import json, os, subprocess
 import stager
 from stager import ops
 assert stager.__file__.startswith({folder!r}), stager.__file__
@@ -23,6 +24,9 @@ pipeline = pipeline.targets(pipeline["x"] * 2.0)
 with stager.serve() as server:
     assert server._process.args[0].startswith({folder!r}), server._process.args
     with server.open(server.apply(pipeline)) as stream:
+        listed = subprocess.run([{folder!r} + "/bin/stagerctl", "list", "--json"], stdout=subprocess.PIPE, check=True,
+                                env={{**os.environ, "STAGER_RUNTIME_DIR": server.runtime_dir}}).stdout
+        assert [entry["name"] for entry in json.loads(listed)] == ["wheel"], listed
         assert [stream.run(batch)[0].tolist() for batch in stream] == [[0, 2, 4], [6, 8, 10]]
 import importlib.metadata, pathlib
 for path in pathlib.Path(stager.__file__).parent.iterdir():

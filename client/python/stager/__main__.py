@@ -53,5 +53,11 @@ def main(given: Optional[List[str]] = None) -> int:
     return 0
 
 
+def stagerctl() -> None:
+    """The command of a wheel: the program beside this file."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stagerctl")
+    os.execv(program, ["stagerctl", *sys.argv[1:]])
+
+
 if __name__ == "__main__":
     sys.exit(main())
