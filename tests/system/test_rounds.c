@@ -324,6 +324,24 @@ static void a_rank_without_a_name_that_leaves_ends_it_at_once(void)
     fixture_finish(&fixture);
 }
 
+static void a_rank_that_is_lost_ends_a_warm_stage_too(void)
+{
+    struct fixture fixture;
+    fixture_start(&fixture, "");
+    apply_lines(&fixture, ten,
+                "num_clients: 2, keep_warm: true, reconnect_grace_millis: 0");
+    for (int run = 0; run < 2; run++) { /* the next clients begin a new one */
+        struct stager_stream *ranks[2];
+        open_ranks(&fixture, 2, ranks);
+        expect_value(ranks[0], 0);
+        expect_value(ranks[1], 1);
+        stager_close(ranks[1]);
+        drain(ranks[0], STAGER_ABORTED, "without rank 1, client ");
+        stager_close(ranks[0]);
+    }
+    fixture_finish(&fixture);
+}
+
 static void a_new_client_takes_the_rank_of_one_that_left_between_passes(void)
 {
     struct fixture fixture;
@@ -357,6 +375,7 @@ static const struct stg_test tests[] = {
     TEST(a_rank_that_reconnects_resumes_at_its_position),
     TEST(a_rank_that_does_not_reconnect_in_time_ends_the_pass_for_all),
     TEST(a_rank_without_a_name_that_leaves_ends_it_at_once),
+    TEST(a_rank_that_is_lost_ends_a_warm_stage_too),
     TEST(a_new_client_takes_the_rank_of_one_that_left_between_passes),
 };
 
