@@ -139,6 +139,15 @@ static int run_one(const struct stg_test *test)
     return WEXITSTATUS(status);
 }
 
+/* Is the test named, or is none? */
+static bool is_selected(const struct stg_test *test, int argc, char **argv)
+{
+    bool selected = argc < 2;
+    for (int i = 1; i < argc && !selected; i++)
+        selected = strstr(test->name, argv[i]) != NULL;
+    return selected;
+}
+
 int stg_test_main(int argc, char **argv, const struct stg_test *tests, size_t n)
 {
     unsigned passed = 0, failed = 0, skipped = 0;
@@ -147,7 +156,7 @@ int stg_test_main(int argc, char **argv, const struct stg_test *tests, size_t n)
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
     for (size_t i = 0; i < n; i++) {
-        if (argc > 1 && strstr(tests[i].name, argv[1]) == NULL)
+        if (!is_selected(&tests[i], argc, argv))
             continue;
         int rc = run_one(&tests[i]);
         printf("%s %s\n",

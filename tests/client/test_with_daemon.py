@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """stagerctl's commands and the example trainers against a real daemon.
 
-    test_with_daemon.py BUILD
+    test_with_daemon.py BUILD [PART OF A TEST'S NAME]...
 """
 import json
 import os
@@ -417,11 +417,12 @@ TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,
          trainers_say_what_is_wrong]
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
+    chosen = [test for test in TESTS if any(part in test.__name__ for part in sys.argv[2:] or [""])]
     with Daemon(sys.argv[1]) as one:
-        for test in TESTS:
+        for test in chosen:
             test(one)
             print("ok  ", test.__name__)
         assert one.stop() == 0, one.log()
-    print(f"{len(TESTS)} passed, 0 failed, 0 skipped")
+    print(f"{len(chosen)} passed, 0 failed, 0 skipped")
