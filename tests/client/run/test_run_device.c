@@ -31,6 +31,7 @@ static const char graph[] =
     "stddev: "
     "0.3, seed: 7}\n"
     "  - {name: rows, op: embedding_lookup, input: [table, \"staged:x\"]}\n"
+    "  - {name: picked, op: gather, input: [table, \"staged:x\"]}\n"
     "  - {name: column, op: expand_dims, input: [log], axis: 1}\n"
     "  - {name: all, op: concat, input: [rows, column], axis: 1}\n"
     "  - {name: power, op: pow, input: [log, log]}\n"
@@ -469,6 +470,28 @@ static void an_error_is_reported_when_the_device_is_behind(void)
     stop(&fake, stream);
 }
 
+static void an_error_names_the_node_and_the_element(void)
+{
+    static const char *const names[] = {"rows", "picked"};
+    static const char *const texts[] = {
+        "node rows (embedding_lookup): element 40 of input 1 is out of range",
+        "node picked (gather): element 40 of input 1 is out of range"};
+    for (int i = 0; i < 2; i++) {
+        struct fake fake;
+        struct stager_stream *stream = open_with(&fake, "on", 0);
+        struct stager_tensor rows;
+        struct stager_batch *batch = take(&fake, stream, 0, 60); /* up to 109 of 100 */
+        fetch(stream, batch, &names[i], 1, &rows);
+        const float *got = floats(&rows);
+        CHECK(got[39 * 3] != 0 && got[40 * 3] == 0 && got[49 * 3 + 2] == 0);
+        CHECK_INT(stager_run(stream, batch, &names[i], 1, &rows),
+                  -STAGER_INVALID_ARGUMENT);
+        CHECK_CONTAINS(stager_error_text(stream), texts[i]);
+        stager_release(batch);
+        stop(&fake, stream);
+    }
+}
+
 static void a_kernel_that_fails_leaves_its_work_to_the_host(void)
 {
     struct fake fake;
@@ -605,6 +628,7 @@ static const struct stg_test tests[] = {
     TEST(an_error_of_the_last_batches_is_reported_before_the_end),
     TEST(an_error_is_reported_when_the_device_is_behind),
     TEST(it_is_said_where_it_ran_and_why),
+    TEST(an_error_names_the_node_and_the_element),
     TEST(a_kernel_that_fails_leaves_its_work_to_the_host),
     TEST(memory_that_is_not_there_costs_the_device_its_work),
     TEST(without_memory_results_are_the_hosts),
