@@ -173,9 +173,9 @@ int stg_iter_replay(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg
     return rc < 0 ? rc : 0;
 }
 
-bool stg_iter_left(struct stg_iter *iter, uint64_t *ret)
+bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
-    return iter->impl->left != NULL && iter->impl->left(iter, ret);
+    return iter->impl->left != NULL && iter->impl->left(iter, most, ret);
 }
 
 /* What is left to do is a list; an iterator's inputs are put before the rest of it. */

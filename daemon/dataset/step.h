@@ -39,10 +39,10 @@ struct stg_iter_impl {
      * it produces none of those n; it must not produce any while the dataset has a goal.
      * NULL: it produces them (stg_iter_replay). See stg_iter_is_clean. */
     int (*skip)(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
-    /* Returns whether the number of records that follow is known without producing any,
-     * and sets *ret to it; UINT64_MAX: there is no end. Asked only where
+    /* Returns whether the number of records that follow is known without producing any.
+     * Sets *ret to it if it is less than `most`, else to `most` or more. Asked only where
      * stg_iter_is_clean. NULL: unknown. */
-    bool (*left)(struct stg_iter *iter, uint64_t *ret);
+    bool (*left)(struct stg_iter *iter, uint64_t most, uint64_t *ret);
     /* One record comes out for each that is taken, in order, also for an error. Needs
      * skip. */
     bool is_one_to_one;
@@ -235,7 +235,7 @@ int stg_iter_replay(struct stg_iter *iter, uint64_t n, uint64_t *ret,
 /* Returns the failure of a skip that has met an error where stg_iter_is_clean. */
 int stg_iter_unexpected(const struct stg_block *error, struct stg_err *err);
 /* Calls impl.left. */
-bool stg_iter_left(struct stg_iter *iter, uint64_t *ret);
+bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret);
 
 /* Returns whether nothing that is skipped now is an error, nor made of one: the run that
  * the position comes from has met none. A step for which an error is not a record like

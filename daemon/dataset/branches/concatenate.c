@@ -45,13 +45,13 @@ static int concatenate_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
-static bool concatenate_left(struct stg_iter *iter, uint64_t *ret)
+static bool concatenate_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     struct stg_iter *input = ((struct concatenate *)iter)->at;
     *ret = 0;
-    for (; input != NULL; input = input->sibling) {
+    for (; input != NULL && *ret < most; input = input->sibling) {
         uint64_t n;
-        if (!stg_iter_left(input, &n))
+        if (!stg_iter_left(input, most - *ret, &n))
             return false;
         *ret = stg_count_add(*ret, n);
     }

@@ -103,15 +103,16 @@ static uint64_t held(const struct stg_directed_input *input)
     return cursor->block != NULL ? (uint64_t)(cursor->block->n_records - cursor->at) : 0;
 }
 
-/* Where each input ends has to be known: the draws after that depend on it. */
-static bool can_skip(struct stg_directed *directed)
+/* Where each input ends has to be known, if it does within n records: the draws after
+ * that depend on it. */
+static bool can_skip(struct stg_directed *directed, uint64_t n)
 {
     bool ok = stg_iter_is_clean(&directed->iter) && directed->mix.n_records == 0 &&
               directed->error == NULL && directed->failed == 0;
     for (size_t i = 0; ok && i < directed->n; i++) {
         struct stg_directed_input *input = &directed->inputs[i];
         input->n_left = input->n_skipped = 0;
-        ok = input->ended || stg_iter_left(input->iter, &input->n_left);
+        ok = input->ended || stg_iter_left(input->iter, n, &input->n_left);
         input->n_left = stg_count_add(input->n_left, held(input));
     }
     return ok;
@@ -134,7 +135,7 @@ static int draw(struct stg_directed *directed, struct stg_err *err)
     struct stg_directed_input *input = &directed->inputs[directed->chosen];
     if (input->n_left == 0)
         return input_ended(directed, input) ? 1 : 2;
-    input->n_left -= input->n_left < UINT64_MAX;
+    input->n_left--;
     input->n_skipped++;
     directed->chosen = NONE;
     return 0;
@@ -164,7 +165,7 @@ int stg_directed_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                       struct stg_err *err)
 {
     struct stg_directed *directed = (struct stg_directed *)iter;
-    if (!can_skip(directed))
+    if (!can_skip(directed, n))
         return stg_iter_replay(iter, n, ret, err);
     int rc = 0;
     *ret = 0;

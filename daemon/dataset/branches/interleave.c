@@ -508,23 +508,20 @@ static int interleave_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return rc == UNKNOWN ? stg_iter_replay(iter, n, ret, err) : rc;
 }
 
-static bool interleave_left(struct stg_iter *iter, uint64_t *ret)
+static bool interleave_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     struct interleave *il = (struct interleave *)iter;
-    uint64_t n_files;
+    uint64_t n;
     int rc = 0;
-    if (!is_fresh(il) || !stg_iter_left(iter->input, &n_files))
+    *ret = 0;
+    if (!is_fresh(il))
         return false;
-    *ret = n_files == UINT64_MAX ? n_files : 0;
-    if (n_files > MAX_COUNTED)
-        return n_files == UINT64_MAX;
-    for (uint64_t file = 0; rc == 0; file++) {
-        uint64_t n;
+    for (uint64_t file = 0; rc == 0 && *ret < most; file++) {
         rc = count_file(il, file, &n, &il->failure);
         *ret += rc == 0 ? n : 0;
     }
     il->input_failed = rc < 0 ? rc : 0;
-    return rc == 1;
+    return rc == 0 || rc == 1;
 }
 
 static const struct stg_iter_impl interleave_impl = {

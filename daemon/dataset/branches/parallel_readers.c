@@ -366,7 +366,7 @@ int stg_parallel_readers_count(struct stg_parallel_readers *readers,
         return rc;
     stg_single_path_set(counter->one, stg_block_ref(path));
     rc = counter->iter->impl->rewind(counter->iter, err);
-    return rc < 0 ? rc : !stg_iter_left(counter->iter, ret);
+    return rc < 0 ? rc : !stg_iter_left(counter->iter, UINT64_MAX, ret);
 }
 
 /* ---- taking ---- */

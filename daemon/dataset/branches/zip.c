@@ -233,14 +233,14 @@ static int zip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg
     return 0;
 }
 
-static bool zip_left(struct stg_iter *iter, uint64_t *ret)
+static bool zip_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct zip *zip = (struct zip *)iter;
-    const struct stg_iter *input = iter->input;
+    struct stg_iter *input = iter->input;
     *ret = zip->ended ? 0 : UINT64_MAX;
     for (size_t i = 0; i < zip->n; i++, input = input->sibling) {
         uint64_t n;
-        if (!stg_iter_left((struct stg_iter *)input, &n))
+        if (!stg_iter_left(input, most, &n))
             return false;
         n = stg_count_add(n, left_in(&zip->cursors[i]));
         *ret = n < *ret ? n : *ret;

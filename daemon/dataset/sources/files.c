@@ -398,7 +398,7 @@ static void files_destroy(struct stg_iter *iter)
     free(iter);
 }
 
-static bool files_left(struct stg_iter *iter, uint64_t *ret)
+static bool files_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct files *files = (struct files *)iter;
     *ret = files->n - files->at;

@@ -80,7 +80,7 @@ static int range_rewind(struct stg_iter *iter, struct stg_err *err)
     return 0;
 }
 
-static bool range_left(struct stg_iter *iter, uint64_t *ret)
+static bool range_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct range *range = (struct range *)iter;
     *ret = range->n - range->at;

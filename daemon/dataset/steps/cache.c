@@ -480,7 +480,7 @@ static int cache_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                                    : skip_in_memory(cache, n, ret, err);
 }
 
-static bool cache_left(struct stg_iter *iter, uint64_t *ret)
+static bool cache_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct cache *cache = (struct cache *)iter;
     if (cache->filename != NULL || !cache->ended)

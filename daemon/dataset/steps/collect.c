@@ -370,14 +370,14 @@ int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
-bool stg_collector_left(struct stg_iter *iter, uint64_t *ret)
+bool stg_collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct stg_collector *collector = (struct stg_collector *)iter;
-    uint64_t n;
-    if (collector->refused != NULL || !stg_iter_left(iter->input, &n))
+    uint64_t n, all = count_elements(collector, most);
+    if (collector->refused != NULL || !stg_iter_left(iter->input, all, &n))
         return false;
     n = stg_count_add(n, (uint64_t)collector->pieces.n_records);
-    *ret = n == UINT64_MAX ? n : count_batches(collector, n);
+    *ret = n < all ? count_batches(collector, n) : most;
     return true;
 }
 

@@ -73,7 +73,7 @@ int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err);
 int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                        struct stg_err *err);
-bool stg_collector_left(struct stg_iter *iter, uint64_t *ret);
+bool stg_collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret);
 bool stg_collector_tell(struct stg_iter *iter);
 void stg_collector_destroy(struct stg_iter *iter);
 

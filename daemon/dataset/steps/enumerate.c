@@ -93,9 +93,9 @@ static int enumerate_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return rc;
 }
 
-static bool enumerate_left(struct stg_iter *iter, uint64_t *ret)
+static bool enumerate_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
-    return stg_iter_left(iter->input, ret);
+    return stg_iter_left(iter->input, most, ret);
 }
 
 static const struct stg_iter_impl enumerate_impl = {

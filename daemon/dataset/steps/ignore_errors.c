@@ -88,9 +88,9 @@ static int ignore_errors_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                                    : stg_iter_replay(iter, n, ret, err);
 }
 
-static bool ignore_errors_left(struct stg_iter *iter, uint64_t *ret)
+static bool ignore_errors_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
-    return stg_iter_left(iter->input, ret);
+    return stg_iter_left(iter->input, most, ret);
 }
 
 static const struct stg_iter_impl ignore_errors_impl = {

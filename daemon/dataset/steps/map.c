@@ -474,11 +474,11 @@ static int map_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg
     return rc;
 }
 
-static bool map_left(struct stg_iter *iter, uint64_t *ret)
+static bool map_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     struct map *map = (struct map *)iter;
     *ret = 0;
-    if (map->ended == 0 && !stg_iter_left(iter->input, ret))
+    if (map->ended == 0 && !stg_iter_left(iter->input, most, ret))
         return false;
     *ret = stg_count_add(*ret, count_held(map));
     return map->ended >= 0;

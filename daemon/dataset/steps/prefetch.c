@@ -287,9 +287,10 @@ static int prefetch_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                : stg_iter_skip(iter->input, n, ret, err);
 }
 
-static bool prefetch_left(struct stg_iter *iter, uint64_t *ret)
+static bool prefetch_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
-    return !((struct prefetch *)iter)->has_thread && stg_iter_left(iter->input, ret);
+    return !((struct prefetch *)iter)->has_thread &&
+           stg_iter_left(iter->input, most, ret);
 }
 
 static const struct stg_iter_impl prefetch_impl = {

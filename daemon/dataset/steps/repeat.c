@@ -76,18 +76,17 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
 }
 
 /* Where every iteration is as long as this one. */
-static bool repeat_left(struct stg_iter *iter, uint64_t *ret)
+static bool repeat_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct repeat *repeat = (struct repeat *)iter;
     *ret = 0;
     if (repeat->ended)
         return true;
-    bool is_known = stg_iter_left(iter->input, ret);
-    if (!is_known || repeat->any)
-        return false;
-    bool ends = repeat->count < UINT64_MAX || *ret == 0;
-    *ret = ends ? stg_count_mul(*ret, repeat->count - repeat->epoch) : UINT64_MAX;
-    return true;
+    bool is_known = stg_iter_left(iter->input, most, ret);
+    if (!is_known || *ret >= most || *ret == 0)
+        return is_known && (*ret > 0 || !repeat->any);
+    *ret = stg_count_mul(*ret, repeat->count - repeat->epoch);
+    return !repeat->any;
 }
 
 static const struct stg_iter_impl repeat_impl = {

@@ -122,12 +122,14 @@ static int shard_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
-static bool shard_left(struct stg_iter *iter, uint64_t *ret)
+static bool shard_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
-    if (!stg_iter_left(iter->input, ret))
+    const struct shard *shard = (struct shard *)iter;
+    uint64_t all = stg_count_add(stg_count_mul(most, (uint64_t)shard->num_shards),
+                                 count_others(shard));
+    if (!stg_iter_left(iter->input, all, ret))
         return false;
-    if (*ret != UINT64_MAX)
-        *ret = count_own((struct shard *)iter, *ret);
+    *ret = *ret < all ? count_own(shard, *ret) : most;
     return true;
 }
 

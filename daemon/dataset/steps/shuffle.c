@@ -758,8 +758,9 @@ static int shuffle_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     int rc = 0;
     bool is_known = stg_iter_is_clean(iter) && shuffle->count > 0;
     for (*ret = 0; rc == 0 && *ret < n; *ret += n_records) {
+        uint64_t most = stg_count_add(n - *ret, shuffle->buffer_size);
         is_known =
-            is_known && is_fresh(shuffle) && stg_iter_left(iter->input, &n_records);
+            is_known && is_fresh(shuffle) && stg_iter_left(iter->input, most, &n_records);
         if (!is_known || n - *ret <= n_records)
             break;
         rc = stg_iter_stopped(iter, err);
@@ -778,17 +779,17 @@ static int shuffle_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return rc;
 }
 
-static bool shuffle_left(struct stg_iter *iter, uint64_t *ret)
+static bool shuffle_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     struct shuffle *shuffle = (struct shuffle *)iter;
     const struct epoch *now = current(shuffle);
     *ret = 0;
-    if (shuffle->failed < 0 || (!now->ended && !stg_iter_left(iter->input, ret)))
+    if (shuffle->failed < 0 || (!now->ended && !stg_iter_left(iter->input, most, ret)))
         return false;
     if (shuffle->fused) {
         bool is_endless = shuffle->count == UINT64_MAX && (now->any || *ret > 0);
-        *ret = UINT64_MAX;
-        return is_endless;
+        *ret = is_endless || *ret >= most ? UINT64_MAX : 0;
+        return *ret > 0;
     }
     int64_t held = shuffle->n_fresh - shuffle->first_fresh + shuffle->n_picked -
                    shuffle->first_picked;

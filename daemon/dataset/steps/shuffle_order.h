@@ -11,8 +11,9 @@
 #include "core/random.h"
 
 struct stg_shuffle_order {
-    uint64_t buffer_size, n_records; /* of the input; UINT64_MAX: without end */
-    uint64_t n_picks;                /* 1 to n_records */
+    uint64_t buffer_size;
+    uint64_t n_records; /* of the input; or any number from buffer_size + n_picks on */
+    uint64_t n_picks;   /* 1 to n_records */
 };
 
 /* Returns how many slots are taken after the last pick, before the next record enters,

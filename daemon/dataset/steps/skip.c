@@ -78,17 +78,16 @@ static int skip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return rc;
 }
 
-static bool skip_left(struct stg_iter *iter, uint64_t *ret)
+static bool skip_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct skip *skip = (struct skip *)iter;
     uint64_t head = (uint64_t)(skip->count - skip->skipped);
     *ret = 0;
     if (skip->count < 0)
         return true;
-    if (!stg_iter_left(iter->input, ret))
+    if (!stg_iter_left(iter->input, stg_count_add(most, head), ret))
         return false;
-    if (*ret != UINT64_MAX)
-        *ret -= *ret < head ? *ret : head;
+    *ret -= *ret < head ? *ret : head;
     return true;
 }
 

@@ -44,11 +44,11 @@ static int take_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return rc;
 }
 
-static bool take_left(struct stg_iter *iter, uint64_t *ret)
+static bool take_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct take *take = (struct take *)iter;
     uint64_t left = (uint64_t)(take->count - take->taken);
-    if (!stg_iter_left(iter->input, ret))
+    if (!stg_iter_left(iter->input, most, ret))
         return false;
     if (take->count >= 0 && *ret > left)
         *ret = left;

@@ -216,11 +216,11 @@ static int unbatch_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return rc;
 }
 
-static bool unbatch_left(struct stg_iter *iter, uint64_t *ret)
+static bool unbatch_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct unbatch *unbatch = (struct unbatch *)iter;
     uint64_t each = rows_of_record(iter);
-    if (each == 0 || !stg_iter_left(iter->input, ret))
+    if (each == 0 || !stg_iter_left(iter->input, most / each + 1, ret))
         return false;
     *ret = stg_count_mul(*ret, each);
     if (unbatch->block != NULL)

@@ -224,7 +224,7 @@ static int source_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
-static bool source_left(struct stg_iter *iter, uint64_t *ret)
+static bool source_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct source *source = (struct source *)iter;
     *ret = (uint64_t)(source->n - source->at);
