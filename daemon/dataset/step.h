@@ -40,8 +40,9 @@ struct stg_iter_impl {
      * NULL: it produces them (stg_iter_replay). See stg_iter_is_clean. */
     int (*skip)(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
     /* Returns whether the number of records that follow is known without producing any.
-     * Sets *ret to it if it is less than `most`, else to `most` or more. Asked only where
-     * stg_iter_is_clean. NULL: unknown. */
+     * Sets *ret to it if it is less than `most`, else to `most` or more. A source counts
+     * its errors too; all others are asked only where stg_iter_is_clean. NULL: unknown.
+     */
     bool (*left)(struct stg_iter *iter, uint64_t most, uint64_t *ret);
     /* One record comes out for each that is taken, in order, also for an error. Needs
      * skip. */

@@ -498,12 +498,13 @@ static int skip_files(struct interleave *il, uint64_t n, uint64_t *ret,
     return rc;
 }
 
+/* Errors count as records do, in the order and in the numbers of the files. */
 static int interleave_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                            struct stg_err *err)
 {
     struct interleave *il = (struct interleave *)iter;
     int rc = UNKNOWN;
-    if (n > 0 && stg_iter_is_clean(iter) && !il->sloppy && is_fresh(il))
+    if (n > 0 && !il->sloppy && is_fresh(il))
         rc = skip_files(il, n, ret, err);
     return rc == UNKNOWN ? stg_iter_replay(iter, n, ret, err) : rc;
 }

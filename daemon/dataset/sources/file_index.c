@@ -113,6 +113,21 @@ void stg_file_index_end(struct stg_file_index *file)
     file->builder = NULL;
 }
 
+bool stg_file_index_known(const struct stg_file_index *file, struct stg_source *source,
+                          const char *url, uint64_t *ret)
+{
+    struct stg_file_index look = {.reader = file->reader, .url = url};
+    struct stg_index *index;
+    if (!can_have_index(&look, source))
+        return false;
+    struct stg_index_key key = key_of(&look);
+    if (!stg_index_open(&key, &index))
+        return false;
+    *ret = stg_index_totals(index)->n_positions;
+    stg_index_close(index);
+    return true;
+}
+
 struct stg_index *stg_file_index_find(struct stg_file_index *file)
 {
     struct stg_index_key key = key_of(file);

@@ -38,6 +38,11 @@ void stg_file_index_count(struct stg_file_index *file, const struct stg_records 
 /* The file has no more: stores what was built. */
 void stg_file_index_end(struct stg_file_index *file);
 
+/* Returns whether a file has an index, and sets *ret to the number of its positions. file
+ * is of its reader; the source is open. */
+bool stg_file_index_known(const struct stg_file_index *file, struct stg_source *source,
+                          const char *url, uint64_t *ret);
+
 /* Returns the index of the file for a jump, or NULL. Looks it up once a file. */
 struct stg_index *stg_file_index_find(struct stg_file_index *file);
 

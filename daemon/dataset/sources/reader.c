@@ -13,6 +13,8 @@
 
 #define NUMBER_DIGITS 20
 
+#define UNKNOWN UINT64_MAX
+
 /* Records in a row of one file. */
 struct run {
     uint32_t file;
@@ -33,6 +35,10 @@ struct reader {
     uint64_t epoch;            /* of its name */
     char *description;         /* of how it is read, for its index; or NULL */
     struct stg_file_index index;
+    /* Of each file of the dataset: how many records and errors it has, or UNKNOWN; NULL:
+     * nothing was counted. And what reads files that are counted; NULL: none was. */
+    uint64_t *counts;
+    struct reader *counter;
 
     /* The block that is being made; all of one chunk and one epoch. */
     int64_t *begin, *end; /* offsets_size each, n_parts a record */
@@ -573,6 +579,144 @@ static int skip_in_file(struct reader *reader, uint64_t n, uint64_t *skipped,
     return rc;
 }
 
+/* ---- counting ---- */
+
+/* The same format over one file. NULL: out of memory. */
+static struct reader *counter_of(struct reader *reader)
+{
+    struct reader *counter = reader->counter;
+    if (counter == NULL)
+        counter = calloc(1, sizeof(*counter));
+    if (counter == NULL || reader->counter != NULL)
+        return counter;
+    counter->iter = reader->iter;
+    counter->config = reader->config;
+    counter->config.config.ahead = NULL;
+    counter->n_parts = reader->n_parts;
+    counter->index = (struct stg_file_index){.dataset = reader->iter.dataset,
+                                             .reader = reader->index.reader,
+                                             .n_parts = reader->index.n_parts};
+    if (reader->config.format->create(&counter->config.config, &counter->format_reader) <
+        0) {
+        free(counter);
+        return NULL;
+    }
+    reader->counter = counter;
+    return counter;
+}
+
+/* Reads the file, which has no index; a large one has one after that. */
+static bool count_by_reading(struct reader *reader, const struct stg_name *name,
+                             uint64_t *ret)
+{
+    struct reader *counter = counter_of(reader);
+    struct stg_err ignored;
+    if (counter == NULL)
+        return false;
+    free(counter->path);
+    counter->path = strdup(name->url);
+    int rc = counter->path != NULL ? open_path(counter, &ignored) : -1;
+    while (rc == 0 && counter->source != NULL) {
+        rc = stg_iter_stopped(&reader->iter, &ignored);
+        if (rc == 0)
+            rc = drop_some(counter, UINT64_MAX, &ignored);
+    }
+    bool ok = rc == 0 && counter->error == NULL;
+    close_file(counter);
+    stg_block_unref(counter->error);
+    counter->error = NULL;
+    *ret = counter->index.so_far.n_positions;
+    return ok;
+}
+
+static bool count_by_index(const struct reader *reader, const struct stg_name *name,
+                           uint64_t *ret)
+{
+    const struct stg_storage *storage;
+    struct stg_source *source;
+    const char *path;
+    struct stg_err ignored;
+    if (stg_storage_find(name->url, &storage, &path, &ignored) < 0 ||
+        storage->open(path, &reader->iter.dataset->identity, &source, &ignored) < 0)
+        return false;
+    bool ok = stg_file_index_known(&reader->index, source, name->url, ret);
+    storage->close(source);
+    return ok;
+}
+
+static uint64_t *count_at(struct reader *reader, uint32_t file)
+{
+    uint32_t n = reader->iter.dataset->n_files;
+    if (reader->counts == NULL && n > 0) {
+        reader->counts = malloc(n * sizeof(*reader->counts));
+        for (uint32_t i = 0; reader->counts != NULL && i < n; i++)
+            reader->counts[i] = UNKNOWN;
+    }
+    return reader->counts != NULL && file < n ? &reader->counts[file] : NULL;
+}
+
+/* How many records a file has that is not open yet. */
+static bool count_file(struct reader *reader, const struct stg_name *name, uint64_t *ret)
+{
+    uint64_t *count = name->error == NULL ? count_at(reader, name->file) : NULL;
+    if (count == NULL)
+        return false;
+    bool ok = *count != UNKNOWN || count_by_index(reader, name, count) ||
+              count_by_reading(reader, name, count);
+    if (!ok)
+        *count = UNKNOWN;
+    *ret = *count;
+    return ok;
+}
+
+/* Of the open file. Its index has to be there. */
+static bool count_rest(struct reader *reader, uint64_t *ret)
+{
+    *ret = 0;
+    if (reader->source == NULL)
+        return true;
+    const struct stg_index *index = stg_file_index_find(&reader->index);
+    uint64_t at = reader->index.so_far.n_positions;
+    uint64_t n = index != NULL ? stg_index_totals(index)->n_positions : 0;
+    *ret = n > at ? n - at : 0;
+    return index != NULL;
+}
+
+static bool reader_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
+{
+    struct reader *reader = (struct reader *)iter;
+    struct stg_names *names = &reader->names;
+    uint64_t n;
+    if (reader->error != NULL || reader->failed < 0 || !count_rest(reader, ret))
+        return false;
+    for (size_t i = 0; *ret < most; i++) {
+        if (stg_names_pull(names, i + 1) == i)
+            return names->ended == 1;
+        if (!count_file(reader, stg_names_at(names, i), &n))
+            return false;
+        *ret += n;
+    }
+    return true;
+}
+
+/* Drops the name of the next file if that has at most n records. */
+static uint64_t skip_file(struct reader *reader, uint64_t n)
+{
+    if (reader->counts == NULL || stg_names_pull(&reader->names, 1) == 0)
+        return 0;
+    const struct stg_name *name = stg_names_at(&reader->names, 0);
+    const uint64_t *count = name->error == NULL ? count_at(reader, name->file) : NULL;
+    if (count == NULL || *count > n)
+        return 0;
+    struct stg_name dropped;
+    struct stg_source *source;
+    stg_names_next(&reader->names, &dropped, &source, NULL);
+    if (source != NULL)
+        source->storage->close(source);
+    free(dropped.url);
+    return *count;
+}
+
 static int reader_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret_skipped,
                        struct stg_err *err)
 {
@@ -589,7 +733,9 @@ static int reader_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret_skipped,
         } else if (reader->source != NULL) {
             rc = skip_in_file(reader, n - skipped, &skipped, err);
         } else {
-            rc = next_file(reader, err);
+            uint64_t n_file = skip_file(reader, n - skipped);
+            skipped += n_file;
+            rc = n_file == 0 ? next_file(reader, err) : 0;
             rc = rc == 2 ? 0 : rc;
         }
     }
@@ -616,6 +762,18 @@ static int reader_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
+static void destroy_counter(struct reader *reader)
+{
+    struct reader *counter = reader->counter;
+    if (counter == NULL)
+        return;
+    reader->config.format->destroy(counter->format_reader);
+    free(counter->begin);
+    free(counter->end);
+    free(counter->path);
+    free(counter);
+}
+
 static void reader_destroy(struct stg_iter *iter)
 {
     struct reader *reader = (struct reader *)iter;
@@ -628,13 +786,16 @@ static void reader_destroy(struct stg_iter *iter)
     free(reader->runs);
     free(reader->path);
     free(reader->description);
+    destroy_counter(reader);
+    free(reader->counts);
     free(reader);
 }
 
 static const struct stg_iter_impl reader_impl = {.next = reader_next,
                                                  .rewind = reader_rewind,
                                                  .destroy = reader_destroy,
-                                                 .skip = reader_skip};
+                                                 .skip = reader_skip,
+                                                 .left = reader_left};
 
 /* Without memory for it, the reader has no indexes. */
 static void describe(struct reader *reader)
