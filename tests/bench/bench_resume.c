@@ -2,35 +2,58 @@
  *
  * From a position to the first batch: a new dataset that is moved to batch 10,000 of a
  * million records, and to batch 1,000,000 of a hundred million; with and without a
- * shuffle window of 65,536. In the same run, a dataset that replays: it makes the batches
- * before that one, and drops them. The batches must be equal.
+ * shuffle window of 65,536. Then to batch 100,000 of ten million lines in eight files,
+ * with the record indexes that a pass before has built. In the same run, a dataset that
+ * replays: it makes the batches before that one, and drops them. The batches must be
+ * equal.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/dataset/dataset.h"
+#include "daemon/index/index.h"
 #include "proto/load.h"
 #include "tests/bench/bench.h"
 
 #define BATCH 90
 
+#define N_FILES 8
+#define LINES 1250000 /* of a file */
+
+static char folder[] = "/tmp/stg-resume-XXXXXX";
+
 struct result {
     double seconds;
-    int64_t rows[BATCH]; /* of the batch */
+    uint64_t sum; /* over the bytes of the batch */
 };
 
-static struct stg_pipeline_spec *load(const char *shuffle, uint64_t n_records)
+static struct stg_pipeline_spec *load(const char *source, const char *shuffle)
 {
     char text[300];
     struct stg_pipeline_spec *spec;
     struct stg_err err;
-    snprintf(text, sizeof(text),
-             "dataset:\n- range: {stop: %" PRIu64 "}\n%s- batch: {batch_size: %d}\n",
-             n_records, shuffle, BATCH);
+    snprintf(text, sizeof(text), "dataset:\n%s%s- batch: {batch_size: %d}\n", source,
+             shuffle, BATCH);
     if (stg_load_pipeline(text, strlen(text), "resume", &spec, &err) < 0)
         bench_die("%s", err.text);
     return spec;
+}
+
+/* Over numbers, or over the bytes of strings. */
+static uint64_t sum(const struct stg_tensor *tensor)
+{
+    uint64_t ret = 0;
+    for (int64_t i = 0; i < BATCH; i++) {
+        if (tensor->begin == NULL)
+            ret = ret * 31 + ((const uint64_t *)tensor->data)[i];
+        for (int64_t k = tensor->begin != NULL ? tensor->begin[i] : 0;
+             tensor->begin != NULL && k < tensor->end[i]; k++)
+            ret = ret * 31 + ((const uint8_t *)tensor->data)[k];
+    }
+    return ret;
 }
 
 static void take(struct stg_dataset *dataset, struct result *ret)
@@ -40,7 +63,7 @@ static void take(struct stg_dataset *dataset, struct result *ret)
     int rc = stg_dataset_next(dataset, &block, &err);
     if (rc != 0 || block->n_rows != BATCH)
         bench_die("no batch: %s", rc < 0 ? err.text : "the data has ended");
-    memcpy(ret->rows, block->tensors[0].data, sizeof(ret->rows));
+    ret->sum = sum(&block->tensors[0]);
     stg_block_unref(block);
 }
 
@@ -65,15 +88,17 @@ static void run(const struct stg_pipeline_spec *spec, uint64_t n_batches, bool s
     stg_dataset_destroy(dataset);
 }
 
-static void measure(const char *what, const char *name, const char *shuffle,
-                    uint64_t n_records, uint64_t n_batches, char *json, size_t bytes)
+static char json[2000];
+
+static void measure(const char *what, const char *name, const char *source,
+                    const char *shuffle, uint64_t n_batches)
 {
-    struct stg_pipeline_spec *spec = load(shuffle, n_records);
+    struct stg_pipeline_spec *spec = load(source, shuffle);
     struct result seek, replay;
-    size_t used = strlen(json);
+    size_t used = strlen(json), bytes = sizeof(json);
     run(spec, n_batches, true, &seek);
     run(spec, n_batches, false, &replay);
-    if (memcmp(seek.rows, replay.rows, sizeof(seek.rows)) != 0)
+    if (seek.sum != replay.sum)
         bench_die("%s: another batch than that of the replay", what);
     printf("%-42s %8.3f s, replay %8.3f s: %.0f times\n", what, seek.seconds,
            replay.seconds, replay.seconds / seek.seconds);
@@ -84,18 +109,84 @@ static void measure(const char *what, const char *name, const char *shuffle,
     stg_pipeline_spec_destroy(spec);
 }
 
+static const char *path_of(const char *name)
+{
+    static char path[100];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
+}
+
+static void make_files(void)
+{
+    if (mkdtemp(folder) == NULL)
+        bench_die("cannot make a folder in /tmp");
+    for (int i = 0; i < N_FILES; i++) {
+        char name[20];
+        snprintf(name, sizeof(name), "lines-%d", i);
+        FILE *file = fopen(path_of(name), "w");
+        for (int k = 0; file != NULL && k < LINES; k++)
+            fprintf(file, "%09d\n", i * LINES + k);
+        if (file == NULL || fclose(file) != 0)
+            bench_die("cannot write %s", path_of(name));
+    }
+    struct stg_err err;
+    if (stg_index_configure(path_of("index"), 1u << 30, &err) < 0)
+        bench_die("%s", err.text);
+}
+
+static void remove_files(void)
+{
+    char command[100];
+    stg_index_finish();
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    if (system(command) != 0)
+        bench_die("cannot remove %s", folder);
+}
+
+/* A pass that builds the indexes. */
+static void read_all(const char *source)
+{
+    const struct stg_dataset_env env = {.uid = 0};
+    struct stg_pipeline_spec *spec = load(source, "");
+    struct stg_dataset *dataset;
+    struct stg_block *block;
+    struct stg_err err;
+    if (stg_dataset_create(spec, &env, &dataset, &err) < 0)
+        bench_die("%s", err.text);
+    while (stg_dataset_next(dataset, &block, &err) == 0)
+        stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void measure_files(const char *window)
+{
+    char lines[200], turns[200];
+    make_files();
+    snprintf(lines, sizeof(lines), "- files: {pattern: \"%s/lines*\", seed: 5}\n%s",
+             folder, "- text_line\n");
+    snprintf(turns, sizeof(turns), "- files: {pattern: \"%s/lines*\", seed: 5}\n%s",
+             folder, "- interleave: {cycle_length: 4, reader: {text_line: {}}}\n");
+    read_all(lines);
+    measure("10 M lines", "lines", lines, "", 100000);
+    measure("10 M lines, window 65536", "lines_window", lines, window, 100000);
+    measure("10 M lines, 4 files in turn, window 65536", "turns_window", turns, window,
+            100000);
+    remove_files();
+}
+
 int main(int argc, char **argv)
 {
     static const char window[] = "- shuffle: {buffer_size: 65536, seed: 3}\n";
+    static const char million[] = "- range: {stop: 1000000}\n";
+    static const char all[] = "- range: {stop: 100000000}\n";
     struct bench_options options;
-    char json[1000] = "";
     bench_options_parse(argc, argv, 2.0, "from a position to the first batch", &options);
-    measure("1 M records", "million", "", 1000000, 10000, json, sizeof(json));
-    measure("1 M records, window 65536", "million_window", window, 1000000, 10000, json,
-            sizeof(json));
-    measure("100 M records", "all", "", 100000000, 1000000, json, sizeof(json));
-    measure("100 M records, window 65536", "window", window, 100000000, 1000000, json,
-            sizeof(json));
+    measure("1 M records", "million", million, "", 10000);
+    measure("1 M records, window 65536", "million_window", million, window, 10000);
+    measure("100 M records", "all", all, "", 1000000);
+    measure("100 M records, window 65536", "window", all, window, 1000000);
+    measure_files(window);
     printf("{\"bench\": \"resume\"%s}\n", json);
     return 0;
 }
