@@ -153,7 +153,7 @@ struct stg_ring_page {
     _Atomic uint32_t
         revoked; /* not 0: descriptors not yet taken are void; read `final` */
     _Alignas(64) _Atomic uint32_t
-        doorbell_wanted;     /* changed: send a doorbell when the ring is empty */
+        doorbell_wanted;     /* changed: send a doorbell when the ring runs empty */
     _Atomic uint32_t traced; /* not 0: write spans to the control page */
     _Atomic uint64_t dropped_batches; /* by on_timeout: drop, since this client opened */
     _Atomic uint64_t dropped_rows;    /* in those batches */

@@ -239,10 +239,15 @@ bool stg_ring_is_revoked(const struct stg_ring_reader *reader)
     return atomic_load_explicit(&reader->page->revoked, memory_order_acquire) != 0;
 }
 
+static uint64_t n_ready(const struct stg_ring_reader *reader)
+{
+    return atomic_load_explicit(&reader->page->head, memory_order_acquire) -
+           reader->cursor;
+}
+
 bool stg_ring_ready(const struct stg_ring_reader *reader)
 {
-    return atomic_load_explicit(&reader->page->head, memory_order_acquire) !=
-           reader->cursor;
+    return n_ready(reader) != 0;
 }
 
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
@@ -254,12 +259,12 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
     return true;
 }
 
-bool stg_ring_needs_doorbell(struct stg_ring_reader *reader)
+bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few)
 {
     full_fence();
     uint32_t wanted =
         atomic_load_explicit(&reader->page->doorbell_wanted, memory_order_relaxed);
-    if (wanted == reader->doorbell_rung || stg_ring_ready(reader))
+    if (wanted == reader->doorbell_rung || n_ready(reader) > few)
         return false;
     reader->doorbell_rung = wanted;
     return true;

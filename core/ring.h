@@ -39,8 +39,9 @@ void stg_ring_finish(struct stg_ring_writer *writer, int code, const char *text)
  * still release their leases. */
 void stg_ring_revoke(struct stg_ring_writer *writer);
 
-/* Asks the client to send a doorbell when its ring is empty: increments doorbell_wanted,
- * then a full fence. The caller must then check the control page once more. */
+/* Asks the client to send a doorbell when its ring runs empty: increments
+ * doorbell_wanted, then a full fence. The caller must then check the control page once
+ * more. */
 void stg_ring_want_doorbell(struct stg_ring_writer *writer);
 
 /* Sets whether the client writes its spans to the control page. */
@@ -112,9 +113,9 @@ bool stg_ring_ready(const struct stg_ring_reader *reader);
 /* Copies the next descriptor to ret. Returns false if there is none. */
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 
-/* Returns true once for each stg_ring_want_doorbell, if no descriptor is ready: the
- * caller then sends the doorbell. Executes a full fence first. */
-bool stg_ring_needs_doorbell(struct stg_ring_reader *reader);
+/* Returns true once for each stg_ring_want_doorbell, if at most `few` descriptors are
+ * ready: the caller then sends the doorbell. Executes a full fence first. */
+bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few);
 
 struct stg_control_writer {
     struct stg_control_page *page;

@@ -60,21 +60,36 @@ void stg_leases_finish(struct stager_stream *stream)
 void stg_stream_ring_doorbell(struct stager_stream *stream)
 {
     stream->doorbell_pending = !stg_socket_doorbell(stream->client->fd);
+    stream->has_news = stream->has_news && stream->doorbell_pending;
+}
+
+static void ring_if_few(struct stager_stream *stream, uint64_t few)
+{
+    if (stream->client != NULL &&
+        (stg_ring_needs_doorbell(&stream->ring, few) || stream->doorbell_pending))
+        stg_stream_ring_doorbell(stream);
 }
 
 void stg_stream_ring_if_dry(struct stager_stream *stream)
 {
-    if (stream->client != NULL &&
-        (stg_ring_needs_doorbell(&stream->ring) || stream->doorbell_pending))
-        stg_stream_ring_doorbell(stream);
+    ring_if_few(stream, 0);
 }
 
 /* ---- leases ---- */
 
+/* Rings as long as a descriptor is left: the daemon gives the next one before the ring is
+ * empty, and `next` makes no system call. */
+static void post_release(struct stager_stream *stream, uint32_t lease,
+                         uint32_t generation)
+{
+    stg_control_release(&stream->control, lease, generation);
+    stream->has_news = true;
+    ring_if_few(stream, 1);
+}
+
 void stg_lease_return(struct stager_stream *stream, const struct stg_descriptor *d)
 {
-    stg_control_release(&stream->control, d->lease, d->lease_generation);
-    stg_stream_ring_if_dry(stream);
+    post_release(stream, d->lease, d->lease_generation);
 }
 
 struct stg_leased *stg_leased_take(struct stager_stream *stream,
@@ -109,9 +124,8 @@ void stg_leased_return(struct stager_stream *stream, struct stg_leased *leased)
 {
     if (stream->copy_on_write)
         stg_map_forget(&stream->segment, leased->base, leased->bytes);
-    stg_control_release(&stream->control, leased->lease, leased->lease_generation);
+    post_release(stream, leased->lease, leased->lease_generation);
     stg_leased_forget(stream, leased);
-    stg_stream_ring_if_dry(stream);
 }
 
 void stg_stream_return_untaken(struct stager_stream *stream)

@@ -16,9 +16,11 @@ void stg_leases_finish(struct stager_stream *stream);
 /* n more handles. RESOURCE_EXHAUSTED. */
 int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err);
 
-/* Rings the daemon's doorbell; one that the system had no room for is pending. The
- * second: only if the daemon asked for it, or one is pending, and the stream is open. */
+/* Rings the daemon's doorbell; one that the system had no room for is pending. */
 void stg_stream_ring_doorbell(struct stager_stream *stream);
+
+/* Rings if the ring is empty and the daemon asked for a doorbell, or if one is pending.
+ * Does nothing once the stream is closed. */
 void stg_stream_ring_if_dry(struct stager_stream *stream);
 
 /* Gives the lease of a descriptor back that became no batch. */

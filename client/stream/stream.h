@@ -92,6 +92,7 @@ struct stager_stream {
     uint64_t end_pass;     /* the pass that ended last, as stagerd counts */
     bool armed;            /* `waiting` is set in the control page */
     bool doorbell_pending; /* the last one was not taken: ring at the next look */
+    bool has_news;         /* releases that no doorbell followed */
     bool late; /* the last stager_next ended by its own timeout, by nothing else */
     int64_t dry_since_ns; /* time since which the ring is empty; 0: it is not */
     int64_t ask_why_ns;   /* when stagerd may be asked again why */

@@ -85,8 +85,9 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
         return rc;
     }
     struct stg_leased *leased = stg_leased_take(stream, d, base);
-    if (stream->batch_size == 0) {
+    if (stream->has_news)
         stg_stream_ring_if_dry(stream);
+    if (stream->batch_size == 0) {
         *ret = stg_batch_hand_out(stream, leased);
         return 0;
     }
@@ -97,7 +98,6 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
         return rc;
     }
     stream->current = leased;
-    stg_stream_ring_if_dry(stream);
     return take_slice(stream, ret);
 }
 

@@ -183,16 +183,20 @@ static void the_doorbell_is_asked_for_once(void)
 {
     struct pair p = pair_make();
     struct stg_descriptor d = {.kind = STG_DESCRIPTOR_BATCH};
-    CHECK(!stg_ring_needs_doorbell(&p.take));
+    CHECK(!stg_ring_needs_doorbell(&p.take, 0));
     stg_ring_want_doorbell(&p.out);
     stg_ring_want_doorbell(&p.out);
     stg_ring_push(&p.out, &d);
-    CHECK(!stg_ring_needs_doorbell(&p.take));
+    stg_ring_push(&p.out, &d);
+    CHECK(!stg_ring_needs_doorbell(&p.take, 1));
     CHECK(stg_ring_take(&p.take, &d));
-    CHECK(stg_ring_needs_doorbell(&p.take));
-    CHECK(!stg_ring_needs_doorbell(&p.take));
+    CHECK(!stg_ring_needs_doorbell(&p.take, 0));
+    CHECK(stg_ring_take(&p.take, &d));
+    CHECK(stg_ring_needs_doorbell(&p.take, 0));
+    CHECK(!stg_ring_needs_doorbell(&p.take, 0));
     stg_ring_want_doorbell(&p.out);
-    CHECK(stg_ring_needs_doorbell(&p.take));
+    stg_ring_push(&p.out, &d);
+    CHECK(stg_ring_needs_doorbell(&p.take, 1));
     pair_free(&p);
 }
 

@@ -369,7 +369,7 @@ void __real_stg_ring_push(struct stg_ring_writer *writer,
                           const struct stg_descriptor *descriptor);
 bool __real_stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 bool __real_stg_ring_ready(const struct stg_ring_reader *reader);
-bool __real_stg_ring_needs_doorbell(struct stg_ring_reader *reader);
+bool __real_stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few);
 void __real_stg_control_set_waiting(struct stg_control_writer *writer, bool waiting);
 void __real_stg_control_release(struct stg_control_writer *writer, uint32_t lease,
                                 uint32_t generation);
@@ -413,10 +413,10 @@ bool __wrap_stg_ring_ready(const struct stg_ring_reader *reader)
     return __real_stg_ring_ready(reader);
 }
 
-bool __wrap_stg_ring_needs_doorbell(struct stg_ring_reader *reader)
+bool __wrap_stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few)
 {
     point("looks whether to ring");
-    return __real_stg_ring_needs_doorbell(reader);
+    return __real_stg_ring_needs_doorbell(reader, few);
 }
 
 void __wrap_stg_control_set_waiting(struct stg_control_writer *writer, bool waiting)

@@ -150,28 +150,72 @@ static void a_spinner_needs_no_doorbell(void)
 
 /* ---- doorbells to the daemon ---- */
 
+static void publish_some(struct fake *fake, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        fake_publish(fake, i, i, 1, 1);
+}
+
 static void the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
-    struct stager_batch *first, *second, *none;
-    fake_publish(&fake, 0, 0, 1, 1);
-    fake_publish(&fake, 1, 1, 2, 1);
-    CHECK_INT(stager_next(stream, 0, &first), 0);
+    struct stager_batch *none;
+    CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(fake_doorbells(&fake), 0); /* not requested */
-
     stg_ring_want_doorbell(&fake.ring);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_doorbells(&fake), 1);
+    stg_ring_want_doorbell(&fake.ring);
+    CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_doorbells(&fake), 1);
+    fake_finish(&fake, stream);
+}
+
+/* The daemon then has the time of a batch to give the next one. */
+static void a_release_rings_while_one_batch_is_left_and_next_does_not(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    fake.max_in_flight = 3;
+    struct stager_stream *stream = fake_open(&fake, NULL);
+    struct stager_batch *batch;
+    publish_some(&fake, 3);
+    stg_ring_want_doorbell(&fake.ring);
+    for (unsigned left = 3; left-- > 0;) {
+        CHECK_INT(stager_next(stream, 0, &batch), 0);
+        CHECK_INT(fake_doorbells(&fake), 0);
+        stager_release(batch);
+        CHECK_INT(fake_doorbells(&fake), left == 1);
+    }
+    fake_finish(&fake, stream);
+}
+
+static void the_last_ready_batch_rings_for_a_release_that_did_not(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    fake.max_in_flight = 3;
+    struct stager_stream *stream = fake_open(&fake, NULL);
+    struct stager_batch *first, *second, *third;
+    publish_some(&fake, 3);
+    stg_ring_want_doorbell(&fake.ring);
+    CHECK_INT(stager_next(stream, 0, &first), 0);
     stager_release(first);
-    CHECK_INT(fake_doorbells(&fake), 0); /* requested, but a batch is ready */
     CHECK_INT(stager_next(stream, 0, &second), 0);
-    CHECK_INT(fake_doorbells(&fake), 1); /* the ring is empty */
-    stager_release(second);
-    CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
-    CHECK_INT(fake_doorbells(&fake), 0); /* once */
+    CHECK_INT(fake_doorbells(&fake), 0);
+    CHECK_INT(stager_next(stream, 0, &third), 0);
+    CHECK_INT(fake_doorbells(&fake), 1);
 
     stg_ring_want_doorbell(&fake.ring);
-    CHECK_INT(stager_next(stream, 0, &none), -STAGER_DEADLINE_EXCEEDED);
+    fake_publish(&fake, 0, 3, 1, 1);
+    CHECK_INT(stager_next(stream, 0, &first), 0);
+    CHECK_INT(fake_doorbells(&fake), 0); /* there is no news for the daemon */
+    stager_release(first);
+    stager_release(second);
+    stager_release(third);
     CHECK_INT(fake_doorbells(&fake), 1);
     fake_finish(&fake, stream);
 }
@@ -310,6 +354,8 @@ static const struct stg_test tests[] = {
     TEST(a_sleeper_learns_at_once_that_the_daemon_died),
     TEST(a_spinner_needs_no_doorbell),
     TEST(the_daemon_is_rung_once_for_each_wish_when_the_ring_is_dry),
+    TEST(a_release_rings_while_one_batch_is_left_and_next_does_not),
+    TEST(the_last_ready_batch_rings_for_a_release_that_did_not),
     TEST(a_release_rings_when_it_was_wished_for),
     TEST(a_daemon_that_takes_no_doorbells_does_not_hold_us_up),
     TEST(a_call_that_found_nothing_arms_the_descriptor),
