@@ -7,9 +7,11 @@
 #include "daemon/dataset/tuning.h"
 #include "daemon/host/cpus.h"
 
-/* A window: takings, at least, and how long. */
+/* A window lasts for so many takings and so long, and where they are slow no longer than
+ * that: what turns slow is seen soon. */
 #define WINDOW_TOOK 8u
 #define WINDOW_NS 50000000u
+#define MAX_WINDOW_NS 300000000u
 
 static uint64_t n_sleeps(void)
 {
@@ -110,11 +112,11 @@ bool stg_parallelism_took(struct stg_parallelism *parallelism, int64_t n_records
         return false;
     }
     window->n_items += (uint64_t)n_records;
-    if (parallelism->n_to_skip > 0 || parallelism->n_took < WINDOW_TOOK)
+    if (parallelism->n_to_skip > 0)
         return false;
-    uint64_t now = stg_now_ns();
-    window->interval_ns = now - parallelism->began_ns;
-    if (window->interval_ns < WINDOW_NS)
+    window->interval_ns = stg_now_ns() - parallelism->began_ns;
+    if (window->interval_ns <
+        (parallelism->n_took >= WINDOW_TOOK ? WINDOW_NS : MAX_WINDOW_NS))
         return false;
     bool changed = stg_tuner_threads(&parallelism->tuner, window, &change);
     count_trial(parallelism, stg_tuner_in_trial(&parallelism->tuner));

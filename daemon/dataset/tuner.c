@@ -26,6 +26,8 @@
 #define CHANGED 1.5
 /* A window that is slower by so much is none, unless the next one is, too. */
 #define ODD 4
+/* Threads that use less of a CPU than this sleep for most of their time. */
+#define ASLEEP 0.25
 
 void stg_tuner_init(struct stg_tuner *tuner, uint32_t start,
                     const struct stg_tuner_limits *limits)
@@ -231,6 +233,10 @@ static enum verdict judge(struct stg_tuner *tuner, struct stg_tuner_change *ret)
         return OPEN;
     uint32_t back_to = tuner->back_to;
     tuner->in_trial = false;
+    if (grew && now * ODD < before) { /* more threads do not cost that much: times have */
+        stg_tuner_forget(tuner);
+        return OPEN;
+    }
     if (good && seems_good) {
         bar->next = FIRST_BAR;
         return CONFIRMED;
@@ -282,10 +288,12 @@ static double threads_wanted(const struct stg_tuner *tuner, const struct times *
     return is_tight && wanted <= tuner->value ? tuner->value + 1 : wanted;
 }
 
-/* To twice as many; from none to all that it takes, since each window lasts long then. */
+/* To twice as many. To all that it takes from none, since each window lasts long then,
+ * and if threads only sleep, since they are in the way of none. */
 static uint32_t step_up(const struct stg_tuner *tuner)
 {
-    return tuner->value > 0 ? tuner->value * 2 : tuner->limits.max;
+    bool sleeps = tuner->cpu_share >= 0 && tuner->cpu_share < ASLEEP;
+    return tuner->value > 0 && !sleeps ? tuner->value * 2 : tuner->limits.max;
 }
 
 static bool more_threads(struct stg_tuner *tuner, const struct times *t, double need,

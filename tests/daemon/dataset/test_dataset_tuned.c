@@ -206,6 +206,30 @@ static void to_wait_for_a_cpu_is_computing_and_to_sleep_is_not(void)
     CHECK(spent.cpu_ns < 25000000);
 }
 
+/* A window ends after 300 ms, however few results were taken in it: three windows make a
+ * decision. */
+static void slow_results_get_another_thread_before_many_were_taken(void)
+{
+    struct stg_test_spec *spec = stg_test_yaml(SLEEPING_MAP);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = stg_test_open(spec, &env);
+    struct stg_parallelism parallelism;
+    stg_parallelism_init(&parallelism, dataset, &spec->spec.steps[1], 1, 1, 8);
+    int n = 0;
+    bool changed = false;
+    while (!changed) {
+        CHECK(n++ < 15);
+        uint64_t began_ns = stg_now_ns();
+        spend(70);
+        struct stg_thread_time spent = {.wall_ns = stg_now_ns() - began_ns};
+        stg_parallelism_worked(&parallelism, &spent);
+        stg_parallelism_waited(&parallelism, spent.wall_ns);
+        changed = stg_parallelism_took(&parallelism, 1);
+    }
+    CHECK_INT(parallelism.tuner.value, 2);
+    stg_dataset_destroy(dataset);
+}
+
 struct note {
     struct stg_task task;
     _Atomic unsigned worker;
@@ -245,6 +269,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(what_was_measured_in_one_pass_counts_in_the_next_one, 60),
     TEST_SLOW(while_something_else_is_tried_no_thread_comes_or_goes, 60),
     TEST_SLOW(threads_that_read_ahead_of_a_slow_consumer_are_given_up, 60),
+    TEST(slow_results_get_another_thread_before_many_were_taken),
     TEST(to_wait_for_a_cpu_is_computing_and_to_sleep_is_not),
     TEST(of_a_pool_only_the_active_ones_begin_tasks),
 };

@@ -167,7 +167,7 @@ static void threads_are_given_up_when_the_consumer_slows_down_and_come_back(void
     CHECK_INT(tuner.value, 4);
 }
 
-/* The CPUs are busy with other work: threads report demand, and more of them bring
+/* The CPUs are busy with other work: threads wait for them, and more threads bring
  * nothing. */
 static void what_did_not_help_is_taken_back_and_seldom_tried_again(void)
 {
@@ -178,7 +178,7 @@ static void what_did_not_help_is_taken_back_and_seldom_tried_again(void)
         struct stg_tuner_sample sample = {.n_items = 16,
                                           .interval_ns = 160000000,
                                           .busy_ns = 160000000ull * tuner.value,
-                                          .cpu_ns = 1,
+                                          .cpu_ns = 160000000ull * tuner.value,
                                           .wait_ns = 140000000};
         if (!stg_tuner_threads(&tuner, &sample, &change))
             continue;
@@ -321,6 +321,32 @@ static void threads_come_at_once_when_all_turns_slow(void)
     CHECK_INT(tuner.value, 8);
 }
 
+/* A thread that sleeps is in the way of no other. */
+static void threads_that_only_sleep_come_at_once(void)
+{
+    struct model model = model_of(20, 0.01, 2, 0.01);
+    struct stg_tuner tuner = tuner_of(1, 8, 2);
+    run(&tuner, &model, 3);
+    CHECK_INT(tuner.value, 8);
+    run(&tuner, &model, 60);
+    CHECK_INT(tuner.value, 8);
+}
+
+/* All turns slow in the middle of a trial: one more thread is not the reason. */
+static void a_trial_that_meets_slower_times_is_not_judged(void)
+{
+    struct model model = model_of(2, 1, 8, 1);
+    struct stg_tuner tuner = tuner_of(1, 8, 8);
+    run(&tuner, &model, 3);
+    CHECK(stg_tuner_in_trial(&tuner));
+    model = model_of(200, 0.01, 8, 0.01);
+    CHECK_INT(run(&tuner, &model, 3), 0);
+    CHECK_INT(tuner.value, 2);
+    CHECK(!stg_tuner_in_trial(&tuner));
+    run(&tuner, &model, 3);
+    CHECK_INT(tuner.value, 8);
+}
+
 static void a_number_that_was_given_stays(void)
 {
     struct model model = model_of(40, 10, 8, 1);
@@ -434,6 +460,8 @@ static const struct stg_test tests[] = {
     TEST(on_one_cpu_the_pulling_thread_computes_alone),
     TEST(where_reads_sleep_all_threads_come_at_once),
     TEST(threads_come_at_once_when_all_turns_slow),
+    TEST(threads_that_only_sleep_come_at_once),
+    TEST(a_trial_that_meets_slower_times_is_not_judged),
     TEST(a_number_that_was_given_stays),
     TEST(a_trial_is_kept_when_the_consumers_have_changed),
     TEST(a_consumer_that_only_takes_is_the_same_however_little_it_takes),
