@@ -336,7 +336,7 @@ void stg_json_float(struct stg_json_writer *json, double value, int dtype)
 void stg_json_put_string(struct stg_json_writer *json, const char *key, const char *text)
 {
     stg_json_key(json, key);
-    stg_json_string(json, text);
+    stg_json_string(json, text != NULL ? text : "");
 }
 
 void stg_json_put_uint(struct stg_json_writer *json, const char *key, uint64_t value)

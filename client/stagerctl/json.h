@@ -37,7 +37,7 @@ void stg_json_int(struct stg_json_writer *json, int64_t value);
 void stg_json_uint(struct stg_json_writer *json, uint64_t value);
 void stg_json_bool(struct stg_json_writer *json, bool value);
 void stg_json_null(struct stg_json_writer *json);
-/* A key and its value. */
+/* Writes a key and its value; a text that is NULL is "". */
 void stg_json_put_string(struct stg_json_writer *json, const char *key, const char *text);
 void stg_json_put_uint(struct stg_json_writer *json, const char *key, uint64_t value);
 void stg_json_put_bool(struct stg_json_writer *json, const char *key, bool value);

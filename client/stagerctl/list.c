@@ -6,11 +6,6 @@
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/reply.h"
 
-static const char *text_or(const char *text, const char *otherwise)
-{
-    return text != NULL && text[0] != '\0' ? text : otherwise;
-}
-
 static void print_json(const struct stg_reply *reply)
 {
     struct stg_json_writer json = {.out = stdout};
@@ -32,7 +27,7 @@ void stg_ctl_print_quarantined(const struct stg_quarantined *all, size_t n,
 {
     for (size_t i = 0; i < n; i++) {
         char bytes[32], program[64];
-        snprintf(program, sizeof(program), "%s", text_or(all[i].program, "?"));
+        snprintf(program, sizeof(program), "%s", stg_text_or(all[i].program, "?"));
         stg_ctl_clean(program);
         printf(
             "%squarantined %s: process %u (%s, uid %u) closed a stream of %s and keeps "
@@ -53,11 +48,11 @@ static void print_table(const struct stg_reply *reply)
     for (size_t i = 0; i < reply->n_entries; i++) {
         const struct stg_list_entry *e = &reply->entries[i];
         stg_table_add(&table, "%s", e->name);
-        stg_table_add(&table, "%s", text_or(e->state, "-"));
+        stg_table_add(&table, "%s", stg_text_or(e->state, "-"));
         stg_table_add(&table, "%u", e->n_clients);
         stg_table_add(&table, "%" PRIu64, e->generation);
         add_user(&table, e->uid);
-        stg_table_add(&table, "%s", text_or(e->file, "-"));
+        stg_table_add(&table, "%s", stg_text_or(e->file, "-"));
     }
     stg_table_print(&table, "");
 }

@@ -4,11 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char *text_or(const char *text, const char *otherwise)
-{
-    return text != NULL && text[0] != '\0' ? text : otherwise;
-}
-
 static void boundary_json(struct stg_json_writer *json, const struct stg_schema *boundary)
 {
     stg_json_array_begin(json);
@@ -67,7 +62,7 @@ static void quarantined_json(struct stg_json_writer *json,
         stg_json_object_begin(json);
         stg_json_put_uint(json, "pid", all[i].pid);
         stg_json_put_uint(json, "uid", all[i].uid);
-        stg_json_put_string(json, "program", text_or(all[i].program, ""));
+        stg_json_put_string(json, "program", all[i].program);
         stg_json_put_string(json, "pipeline", all[i].pipeline);
         stg_json_put_uint(json, "n_batches", all[i].n_batches);
         stg_json_put_uint(json, "bytes", all[i].bytes);
@@ -100,10 +95,10 @@ static void list_entry_json(struct stg_json_writer *json, const struct stg_reply
     stg_json_object_begin(json);
     stg_json_put_string(json, "name", e->name);
     stg_json_put_uint(json, "generation", e->generation);
-    stg_json_put_string(json, "state", text_or(e->state, ""));
+    stg_json_put_string(json, "state", e->state);
     stg_json_put_uint(json, "n_clients", e->n_clients);
     stg_json_put_uint(json, "uid", e->uid);
-    stg_json_put_string(json, "file", text_or(e->file, ""));
+    stg_json_put_string(json, "file", e->file);
     quarantined_json(json, reply->quarantined, reply->n_quarantined, e->name);
     stg_json_object_end(json);
 }
@@ -231,7 +226,7 @@ static void client_json(struct stg_json_writer *json, const struct stg_client_st
     };
     stg_json_object_begin(json);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        stg_json_put_string(json, texts[i].name, text_or(texts[i].text, ""));
+        stg_json_put_string(json, texts[i].name, texts[i].text);
     }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         stg_json_put_uint(json, numbers[i].name, numbers[i].value);
@@ -254,10 +249,10 @@ static void tuned_json(struct stg_json_writer *json,
     for (size_t i = 0; i < status->n_tuned; i++) {
         const struct stg_tuned *tuned = &status->tuned[i];
         stg_json_object_begin(json);
-        stg_json_put_string(json, "what", text_or(tuned->what, ""));
+        stg_json_put_string(json, "what", tuned->what);
         stg_json_put_uint(json, "from", tuned->from);
         stg_json_put_uint(json, "to", tuned->to);
-        stg_json_put_string(json, "why", text_or(tuned->why, ""));
+        stg_json_put_string(json, "why", tuned->why);
         stg_json_object_end(json);
     }
     stg_json_array_end(json);
@@ -267,19 +262,19 @@ void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status)
 {
     stg_json_object_begin(json);
-    stg_json_put_string(json, "name", text_or(status->name, ""));
-    stg_json_put_string(json, "state", text_or(status->state, ""));
-    stg_json_put_string(json, "delivery", text_or(status->delivery, ""));
-    stg_json_put_string(json, "on_timeout", text_or(status->on_timeout, ""));
-    stg_json_put_string(json, "thread_pool", text_or(status->thread_pool, ""));
-    stg_json_put_string(json, "container", text_or(status->container, ""));
+    stg_json_put_string(json, "name", status->name);
+    stg_json_put_string(json, "state", status->state);
+    stg_json_put_string(json, "delivery", status->delivery);
+    stg_json_put_string(json, "on_timeout", status->on_timeout);
+    stg_json_put_string(json, "thread_pool", status->thread_pool);
+    stg_json_put_string(json, "container", status->container);
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
         stg_json_put_uint(json, counters[i].name, counter_of(status, &counters[i]));
     }
-    stg_json_put_string(json, "py_function", text_or(status->py_function, ""));
-    stg_json_put_string(json, "gpu", text_or(status->gpu, ""));
-    stg_json_put_string(json, "gpu_why", text_or(status->gpu_why, ""));
-    stg_json_put_string(json, "last_error", text_or(status->last_error, ""));
+    stg_json_put_string(json, "py_function", status->py_function);
+    stg_json_put_string(json, "gpu", status->gpu);
+    stg_json_put_string(json, "gpu_why", status->gpu_why);
+    stg_json_put_string(json, "last_error", status->last_error);
     stg_json_key(json, "moved");
     stg_json_array_begin(json);
     for (size_t i = 0; i < status->n_moved; i++)
@@ -292,7 +287,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
         client_json(json, &status->clients[i]);
     stg_json_array_end(json);
     quarantined_json(json, status->quarantined, status->n_quarantined,
-                     text_or(status->name, ""));
+                     stg_text_or(status->name, ""));
     stg_json_key(json, "boundary");
     boundary_json(json, &status->boundary);
     stg_json_object_end(json);

@@ -9,6 +9,12 @@
 #include "client/stagerctl/json.h"
 #include "client/transport/admin.h"
 
+/* Returns `otherwise` for a text that is NULL or "". */
+static inline const char *stg_text_or(const char *text, const char *otherwise)
+{
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
 /* Of check and apply: name, tensors, memory, advice; is_applied: generation too. */
 void stg_reply_definition_json(struct stg_json_writer *json,
                                const struct stg_reply *reply, bool is_applied);

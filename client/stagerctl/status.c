@@ -7,11 +7,6 @@
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/reply.h"
 
-static const char *text_or(const char *text, const char *otherwise)
-{
-    return text != NULL && text[0] != '\0' ? text : otherwise;
-}
-
 /* ---- for people ---- */
 
 static void print_error(const char *before, const char *text)
@@ -28,7 +23,7 @@ static void print_clients(const struct stg_pipeline_status *status)
 {
     static const char *const titles[] = {"CLIENT", "PID",  "STATE",  "TAKEN",
                                          "HELD",   "LOST", "WAITED", "WAITED FOR"};
-    bool ranks = strcmp(text_or(status->delivery, ""), "round_robin") == 0;
+    bool ranks = strcmp(stg_text_or(status->delivery, ""), "round_robin") == 0;
     size_t n = sizeof(titles) / sizeof(titles[0]);
     struct stg_table table = {.n_columns = n + ranks};
     for (size_t i = 0; i < n; i++)
@@ -37,9 +32,9 @@ static void print_clients(const struct stg_pipeline_status *status)
         stg_table_add(&table, "RANK");
     for (size_t i = 0; i < status->n_clients; i++) {
         const struct stg_client_status *c = &status->clients[i];
-        stg_table_add(&table, "%s", text_or(c->client_id, "-"));
+        stg_table_add(&table, "%s", stg_text_or(c->client_id, "-"));
         stg_table_add(&table, "%u", c->pid);
-        stg_table_add(&table, "%s", text_or(c->state, "-"));
+        stg_table_add(&table, "%s", stg_text_or(c->state, "-"));
         stg_table_add(&table, "%" PRIu64, c->taken);
         stg_table_add(&table, "%u of %u", c->held, c->max_in_flight);
         stg_table_add(&table, "%" PRIu64, c->lost);
@@ -52,7 +47,7 @@ static void print_clients(const struct stg_pipeline_status *status)
     for (size_t i = 0; i < status->n_clients; i++) {
         char before[160];
         snprintf(before, sizeof(before),
-                 "%s:", text_or(status->clients[i].client_id, "-"));
+                 "%s:", stg_text_or(status->clients[i].client_id, "-"));
         stg_ctl_clean(before);
         print_error(before, status->clients[i].last_error);
     }
@@ -73,7 +68,7 @@ static void print_items(const struct stg_pipeline_status *s)
            stg_ctl_bytes(s->bytes, bytes, sizeof(bytes)));
     printf("  trouble    %" PRIu64 " error items, %" PRIu64 " redelivered, %" PRIu64
            " timeouts (%s), %" PRIu64 " clients evicted\n",
-           s->errors, s->redelivered, s->timeouts, text_or(s->on_timeout, "wait"),
+           s->errors, s->redelivered, s->timeouts, stg_text_or(s->on_timeout, "wait"),
            s->evicted);
     if (s->dropped > 0)
         printf("  dropped    %" PRIu64 " batches, %" PRIu64
@@ -92,7 +87,7 @@ static unsigned count_attached(const struct stg_pipeline_status *s)
 {
     unsigned n = 0;
     for (size_t i = 0; i < s->n_clients; i++)
-        n += strcmp(text_or(s->clients[i].state, ""), "attached") == 0;
+        n += strcmp(stg_text_or(s->clients[i].state, ""), "attached") == 0;
     return n;
 }
 
@@ -110,8 +105,8 @@ static void print_tuned(const struct stg_pipeline_status *s)
     print_auto("num_threads", s->num_threads_auto, s->num_threads, s->max_num_threads);
     for (size_t i = 0; i < s->n_tuned; i++) {
         char what[96], why[256];
-        snprintf(what, sizeof(what), "%s", text_or(s->tuned[i].what, "?"));
-        snprintf(why, sizeof(why), "%s", text_or(s->tuned[i].why, ""));
+        snprintf(what, sizeof(what), "%s", stg_text_or(s->tuned[i].what, "?"));
+        snprintf(why, sizeof(why), "%s", stg_text_or(s->tuned[i].why, ""));
         stg_ctl_clean(what);
         stg_ctl_clean(why);
         printf("  tuned      %s %u -> %u: %s\n", what, s->tuned[i].from, s->tuned[i].to,
@@ -122,9 +117,9 @@ static void print_tuned(const struct stg_pipeline_status *s)
 static void print_gpu(const struct stg_pipeline_status *s)
 {
     char why[512];
-    if (text_or(s->gpu, "")[0] == '\0')
+    if (stg_text_or(s->gpu, "")[0] == '\0')
         return;
-    snprintf(why, sizeof(why), "%s", text_or(s->gpu_why, ""));
+    snprintf(why, sizeof(why), "%s", stg_text_or(s->gpu_why, ""));
     stg_ctl_clean(why);
     if (why[0] == '\0')
         printf("  gpu        %s: one copy of a batch for all trainers, %" PRIu64
@@ -139,10 +134,11 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     char used[32], all[32];
     printf("%s: %s, generation %" PRIu64 ", run %" PRIu64 ", pass %" PRIu64
            ", epoch %" PRIu64 "\n",
-           s->name, text_or(s->state, "?"), s->generation, s->run_id, s->pass, s->epoch);
-    printf("  delivery   %s to %u client%s; %u%s attached\n", text_or(s->delivery, "?"),
-           s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s),
-           s->n_clients_left_out > 0 ? " or more" : "");
+           s->name, stg_text_or(s->state, "?"), s->generation, s->run_id, s->pass,
+           s->epoch);
+    printf("  delivery   %s to %u client%s; %u%s attached\n",
+           stg_text_or(s->delivery, "?"), s->num_clients, s->num_clients == 1 ? "" : "s",
+           count_attached(s), s->n_clients_left_out > 0 ? " or more" : "");
     printf("  buffer     %u of %u, filled by %u thread%s\n", s->buffered, s->capacity,
            s->num_threads, s->num_threads == 1 ? "" : "s");
     print_items(s);
@@ -157,10 +153,10 @@ static void print_pipeline(const struct stg_pipeline_status *s)
                stg_ctl_bytes(s->container_bytes, used, sizeof(used)));
     printf("  threads    %.3f s at work, %.3f s waiting for room\n",
            (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
-    if (text_or(s->thread_pool, "")[0] != '\0')
+    if (stg_text_or(s->thread_pool, "")[0] != '\0')
         printf("  pool       %s\n", s->thread_pool);
     print_tuned(s);
-    if (text_or(s->py_function, "")[0] != '\0')
+    if (stg_text_or(s->py_function, "")[0] != '\0')
         printf("  function   %s: %u worker%s, %" PRIu64 " calls, %" PRIu64
                " workers lost\n",
                s->py_function, s->workers, s->workers == 1 ? "" : "s", s->worker_calls,
