@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +35,46 @@ static int read_all(int fd, const char *path, size_t limit, char *text, size_t *
     text[n] = '\0';
     *ret_bytes = n;
     return 0;
+}
+
+static int write_part(int fd, const struct stg_text_part *part)
+{
+    for (size_t at = 0; at < part->n;) {
+        ssize_t m = write(fd, part->bytes + at, part->n - at);
+        if (m < 0)
+            return -1;
+        at += (size_t)m;
+    }
+    return 0;
+}
+
+static int write_parts(int fd, const struct stg_text_part *parts, size_t n_parts)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n_parts; i++)
+        rc = write_part(fd, &parts[i]);
+    return rc == 0 ? fsync(fd) : rc;
+}
+
+int stg_text_file_replace(const char *path, const char *temporary,
+                          const struct stg_text_part *parts, size_t n_parts,
+                          const char **ret_failed)
+{
+    *ret_failed = temporary;
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -1;
+    int rc = write_parts(fd, parts, n_parts), reason = errno;
+    close(fd);
+    if (rc == 0) {
+        *ret_failed = path;
+        rc = rename(temporary, path);
+        reason = errno;
+    }
+    if (rc < 0)
+        unlink(temporary);
+    errno = reason;
+    return rc;
 }
 
 int stg_text_file_read(const char *path, size_t limit, struct stat *ret_stat, char **ret,

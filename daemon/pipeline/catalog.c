@@ -144,6 +144,7 @@ void stg_catalog_destroy(struct stg_catalog *catalog)
     }
     catalog->budget->reclaim = NULL;
     stg_containers_destroy(catalog->containers);
+    stg_priors_finish(&catalog->priors);
     free(catalog);
 }
 
@@ -456,6 +457,7 @@ void stg_catalog_load(struct stg_catalog *catalog)
                 "cannot create state_dir %s: %s; no pipeline can be applied until it "
                 "exists (or set another state_dir in stagerd.yaml)",
                 catalog->settings->state_dir, strerror(errno));
+    stg_catalog_load_priors(catalog);
     if (stg_store_folder(catalog->settings, path, sizeof(path)))
         load_directory(catalog, path, false);
     load_directory(catalog, catalog->settings->pipeline_dir, true);

@@ -35,6 +35,7 @@ struct stg_instance {
     enum stg_instance_state state;
     struct stg_stage_config config;
     struct stg_stage_plan plan;
+    struct stg_prior *prior; /* that config borrows; NULL: none */
     struct stg_stage *stage;
     struct stg_stage *at_work; /* CREATING, ENDING: the stage; only for the worker */
     bool quiet;      /* its runners have ended, and waiting opens were answered */

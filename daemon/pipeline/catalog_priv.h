@@ -8,6 +8,7 @@
 
 #include "daemon/host/heap.h"
 #include "daemon/pipeline/catalog.h"
+#include "daemon/placement/priors.h"
 
 struct stg_catalog {
     uv_loop_t *loop;
@@ -21,6 +22,7 @@ struct stg_catalog {
     struct stg_instance *instances; /* all that exist, of all generations */
     uint64_t n_gone;                /* instances whose memory came back */
     struct stg_heap_trim trim;
+    struct stg_priors priors; /* of smart_stage: auto */
 };
 
 /* status.c: keeps the counters of an instance whose runners have ended: the next instance
@@ -31,6 +33,8 @@ void stg_catalog_keep_counts(struct stg_instance *instance);
 void stg_catalog_free_instance(struct stg_instance *instance);
 void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,
                       uint64_t pipeline_id);
+/* Reads the priors of smart_stage: auto from state_dir. */
+void stg_catalog_load_priors(struct stg_catalog *catalog);
 /* Returns a random number, not 0, also without its upper bit. */
 uint64_t stg_catalog_make_id(void);
 

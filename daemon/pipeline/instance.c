@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/log.h"
+#include "daemon/host/cpus.h"
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pyworker/work.h"
@@ -58,6 +60,38 @@ void stg_catalog_note(struct stg_instance *instance)
     note_state(instance);
 }
 
+/* ---- priors of smart_stage: auto ---- */
+
+static bool prior_path(const struct stg_catalog *catalog, char *ret, size_t bytes)
+{
+    int n = snprintf(ret, bytes, "%s/smart_stage", catalog->settings->state_dir);
+    return n > 0 && (size_t)n < bytes;
+}
+
+void stg_catalog_load_priors(struct stg_catalog *catalog)
+{
+    char path[4096];
+    struct stg_err err = {0};
+    if (!prior_path(catalog, path, sizeof(path)))
+        return;
+    int rc = stg_priors_load(&catalog->priors, path, &err);
+    if (rc < 0 && rc != -STAGER_NOT_FOUND)
+        stg_log(STG_LOG_WARNING,
+                "smart_stage: auto begins without what earlier runs found: %s", err.text);
+}
+
+/* A copy: the priors change while the stage is made. */
+static struct stg_prior *find_prior(const struct stg_catalog *catalog,
+                                    const struct stg_definition *definition)
+{
+    const struct stg_prior *prior =
+        definition->spec->smart_stage == STG_SMART_STAGE_AUTO
+            ? stg_priors_find(&catalog->priors, definition->spec->fingerprint,
+                              stg_cpus_whole())
+            : NULL;
+    return prior != NULL ? stg_prior_copy(prior) : NULL;
+}
+
 /* ---- the end ---- */
 
 void stg_catalog_free_instance(struct stg_instance *instance)
@@ -65,6 +99,7 @@ void stg_catalog_free_instance(struct stg_instance *instance)
     stg_stage_destroy(instance->stage);
     stg_workers_unref(instance->config.workers);
     stg_definition_unref(instance->definition);
+    stg_prior_destroy(instance->prior);
     free(instance);
 }
 
@@ -176,6 +211,27 @@ static void sooner(int millis, int *next_millis)
         *next_millis = millis;
 }
 
+/* Once trials of partitions have ended. */
+static void keep_prior(struct stg_instance *instance)
+{
+    struct stg_catalog *catalog = instance->catalog;
+    struct stg_prior prior;
+    struct stg_err err = {0};
+    char path[4096];
+    if (!stg_stage_take_prior(instance->stage, &prior))
+        return;
+    prior.fingerprint = instance->definition->spec->fingerprint;
+    prior.cpus = stg_cpus_whole();
+    if (stg_priors_keep(&catalog->priors, &prior) &&
+        prior_path(catalog, path, sizeof(path)) &&
+        stg_priors_save(&catalog->priors, path, &err) < 0)
+        stg_log(STG_LOG_WARNING,
+                "pipeline %s: the partition that smart_stage: auto took is not kept for "
+                "later runs: %s",
+                instance->config.name, err.text);
+    free(prior.moved);
+}
+
 /* Returns whether its runners have ended since the last sweep: an open may wait for
  * that. */
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
@@ -191,6 +247,7 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
     }
     sooner(stg_stage_sweep(instance->stage), next_millis);
     sooner(stg_stage_choose_partition(instance->stage), next_millis);
+    keep_prior(instance);
     bool quiet = stg_stage_quiet(instance->stage);
     bool became = quiet && !instance->quiet;
     instance->quiet = quiet;
@@ -299,6 +356,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->told_state = "";
     instance->private_run = private_run;
     instance->plan = plan;
+    instance->prior = find_prior(catalog, definition);
     instance->n_gone = catalog->n_gone;
     instance->config = (struct stg_stage_config){
         .spec = definition->spec,
@@ -324,6 +382,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
                     : NULL,
         .workers = stg_workers_ref(pipeline->workers),
         .tuning = private_run ? NULL : definition->tuning,
+        .prior = instance->prior,
         .trace = private_run ? NULL : &definition->trace,
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,

@@ -100,18 +100,6 @@ static void header_lines(const struct stg_definition *definition, uint64_t gener
     snprintf(buf + n, bytes - (size_t)n, "\n" SCRIPT "%s\n", script);
 }
 
-static int write_all(int fd, const char *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t m = write(fd, bytes, n);
-        if (m < 0)
-            return -1;
-        bytes += m;
-        n -= (size_t)m;
-    }
-    return 0;
-}
-
 static void sync_directory(const struct stg_settings *settings)
 {
     char path[4096];
@@ -136,27 +124,17 @@ int stg_store_save(const struct stg_settings *settings, const char *name, bool f
         state_path(settings, name, ".new", temporary, sizeof(temporary)) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "the path of state_dir is too long");
-    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-    int fd = open(temporary, flags, 0600);
-    if (fd < 0 && errno == ENOENT && stg_store_make_folders(settings) == 0)
-        fd = open(temporary, flags, 0600);
-    if (fd < 0)
-        return io_error("write", temporary, err);
     header_lines(definition, generation, header, sizeof(header));
-    if (write_all(fd, header, strlen(header)) < 0 ||
-        (!from_dir && write_all(fd, definition->text, definition->text_bytes) < 0) ||
-        fsync(fd) < 0) {
-        io_error("write", temporary, err);
-        close(fd);
-        unlink(temporary);
-        return -STAGER_UNAVAILABLE;
-    }
-    close(fd);
-    if (rename(temporary, path) < 0) {
-        io_error("rename", temporary, err);
-        unlink(temporary);
-        return -STAGER_UNAVAILABLE;
-    }
+    struct stg_text_part parts[] = {
+        {header, strlen(header)},
+        {definition->text, from_dir ? 0 : definition->text_bytes},
+    };
+    const char *failed;
+    int rc = stg_text_file_replace(path, temporary, parts, 2, &failed);
+    if (rc < 0 && errno == ENOENT && stg_store_make_folders(settings) == 0)
+        rc = stg_text_file_replace(path, temporary, parts, 2, &failed);
+    if (rc < 0)
+        return io_error("write", failed, err);
     sync_directory(settings);
     return 0;
 }

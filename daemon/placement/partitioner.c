@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "daemon/placement/cores.h"
 #include "daemon/placement/cost.h"
 #include "ops/partition/view.h"
@@ -48,11 +49,47 @@ struct stg_partitioner {
     struct plan plan;
     bool *sets; /* STG_SMART_MAX_PARTITIONS of n_nodes: as in smart.partitions; the first
                    is empty */
-    bool *accepted; /* the last proposal that was */
+    bool *accepted;          /* the last proposal that was */
+    bool is_trying;          /* the last challenger was accepted: … */
+    uint32_t trying, beside; /* … of smart.partitions, beside that in force */
 };
+
+/* Writes "moving A, B and 3 more". */
+static void write_label(const struct stg_partitions *partitions, const bool *moved,
+                        char *buf, size_t bytes)
+{
+    size_t at = 0, n = 0, n_moved = 0, n_nodes = stg_partitions_n_nodes(partitions);
+    for (size_t i = 0; i < n_nodes; i++)
+        n_moved += moved[i];
+    for (size_t i = 0; i < n_nodes && n < 3; i++) {
+        if (!moved[i])
+            continue;
+        int wrote = snprintf(buf + at, bytes - at, "%s%.20s", n++ > 0 ? ", " : "moving ",
+                             stg_partitions_node(partitions, i));
+        at = wrote > 0 && at + (size_t)wrote < bytes ? at + (size_t)wrote : bytes - 1;
+    }
+    if (n_moved > n)
+        snprintf(buf + at, bytes - at, " and %zu more", n_moved - n);
+}
+
+/* Another build of stagerd may have other nodes: then it is no prior. */
+static void begin_with(struct stg_partitioner *p, const struct stg_prior *prior)
+{
+    char label[sizeof(p->smart.partitions[0].label)];
+    if (prior->n_nodes != p->n_nodes)
+        return;
+    memcpy(p->sets + p->n_nodes, prior->moved, p->n_nodes * sizeof(*p->sets));
+    write_label(p->partitions, prior->moved, label, sizeof(label));
+    stg_smart_begin_with(&p->smart, label, prior->gain);
+    stg_decide(p->smart.decisions, stg_now_ns(), "smart_stage",
+               "begins with %s, which an earlier run took (%+.1f %%), and compares it "
+               "with the file's own partition",
+               label, prior->gain * 100);
+}
 
 struct stg_partitioner *stg_partitioner_create(const struct stg_partitions *partitions,
                                                uint64_t max_batch_bytes,
+                                               const struct stg_prior *prior,
                                                struct stg_decisions *decisions)
 {
     struct stg_partitioner *p = calloc(1, sizeof(*p));
@@ -68,6 +105,8 @@ struct stg_partitioner *stg_partitioner_create(const struct stg_partitions *part
         return NULL;
     }
     stg_smart_init(&p->smart, decisions);
+    if (prior != NULL)
+        begin_with(p, prior);
     return p;
 }
 
@@ -211,24 +250,6 @@ void stg_partitioner_load(struct stg_partitioner *p,
 
 /* ---- what is worth a trial ---- */
 
-static void write_label(const struct stg_partitioner *p, const bool *moved, char *buf,
-                        size_t bytes)
-{
-    const struct stg_partition_view *view = &p->problem.view;
-    size_t at = 0, n = 0, n_moved = 0;
-    for (size_t i = 0; i < view->n_nodes; i++)
-        n_moved += moved[i];
-    for (size_t i = 0; i < view->n_nodes && n < 3; i++) {
-        if (!moved[i])
-            continue;
-        int wrote = snprintf(buf + at, bytes - at, "%s%.20s", n++ > 0 ? ", " : "moving ",
-                             stg_partitions_node(p->partitions, view->places[i]));
-        at = wrote > 0 && at + (size_t)wrote < bytes ? at + (size_t)wrote : bytes - 1;
-    }
-    if (n_moved > n)
-        snprintf(buf + at, bytes - at, " and %zu more", n_moved - n);
-}
-
 /* moved: one a node of the view. Adds a set once, unless it is the baseline or its
  * batches are larger than max_batch_bytes. */
 static void offer(struct stg_partitioner *p, const bool *moved)
@@ -250,19 +271,19 @@ static void offer(struct stg_partitioner *p, const bool *moved)
     *partition = (struct stg_smart_partition){
         .id = plan->n,
         .predicted = plan->own / stg_cost_of(&problem->cost, moved),
-        .is_in_force = p->smart.chosen != 0 &&
-                       memcmp(set_of(p, p->smart.chosen), set, p->n_nodes) == 0,
+        .is_in_force = p->smart.in_force != 0 &&
+                       memcmp(set_of(p, p->smart.in_force), set, p->n_nodes) == 0,
     };
-    write_label(p, moved, partition->label, sizeof(partition->label));
+    write_label(p->partitions, set, partition->label, sizeof(partition->label));
 }
 
 /* What was kept before, as far as it may still move. */
 static void offer_chosen(struct stg_partitioner *p, bool *moved)
 {
     const struct problem *problem = &p->problem;
-    if (p->smart.chosen == 0)
+    if (p->smart.in_force == 0)
         return;
-    const bool *chosen = set_of(p, p->smart.chosen);
+    const bool *chosen = set_of(p, p->smart.in_force);
     for (size_t i = 0; i < problem->view.n_nodes; i++)
         moved[i] = chosen[problem->view.places[i]];
     if (stg_cost_is_closed(&problem->cost, moved))
@@ -325,6 +346,7 @@ void stg_partitioner_plan(struct stg_partitioner *p, uint64_t now_ns)
         p->sets = plan->sets;
         plan->sets = NULL;
     }
+    p->is_trying = false;
     stg_bump_finish(&p->problem.bump);
 }
 
@@ -343,6 +365,24 @@ int stg_partitioner_tick(struct stg_partitioner *p, const struct stg_smart_view 
 bool stg_partitioner_wants_plan(const struct stg_partitioner *p)
 {
     return p->smart.state == STG_SMART_PLAN;
+}
+
+bool stg_partitioner_has_accepted(const struct stg_partitioner *p)
+{
+    return p->is_trying && p->trying == p->smart.trying && p->beside == p->smart.in_force;
+}
+
+/* Until the caller has what is tried now, batches belong to no trial. */
+bool stg_partitioner_pull(struct stg_partitioner *p, uint64_t now_ns, uint32_t *ret_tag)
+{
+    *ret_tag = 0;
+    return stg_partitioner_has_accepted(p) && stg_smart_pull(&p->smart, now_ns, ret_tag);
+}
+
+void stg_partitioner_taken(struct stg_partitioner *p, uint32_t tag, uint64_t n_taken,
+                           uint64_t now_ns)
+{
+    stg_smart_taken(&p->smart, tag, n_taken, now_ns);
 }
 
 bool stg_partitioner_in_trial(const struct stg_partitioner *p)
@@ -364,6 +404,29 @@ void stg_partitioner_accepted(struct stg_partitioner *p)
     memcpy(p->accepted, set_of(p, p->smart.in_force), p->n_nodes);
 }
 
+bool stg_partitioner_tries(const struct stg_partitioner *p, const bool **ret_moved)
+{
+    *ret_moved = p->smart.trying != 0 ? set_of(p, p->smart.trying) : NULL;
+    return p->smart.state == STG_SMART_TRIAL;
+}
+
+void stg_partitioner_accepted_trial(struct stg_partitioner *p)
+{
+    p->is_trying = p->smart.state == STG_SMART_TRIAL;
+    p->trying = p->smart.trying;
+    p->beside = p->smart.in_force;
+}
+
+bool stg_partitioner_has_prior(struct stg_partitioner *p, const bool **ret_moved,
+                               double *ret_gain)
+{
+    bool has_news = p->smart.has_news;
+    p->smart.has_news = false;
+    *ret_moved = p->smart.in_force != 0 ? set_of(p, p->smart.in_force) : NULL;
+    *ret_gain = p->smart.gain;
+    return has_news;
+}
+
 void stg_partitioner_refused(struct stg_partitioner *p, uint64_t now_ns, const char *why)
 {
     struct stg_decisions *decisions = p->smart.decisions;
@@ -371,4 +434,5 @@ void stg_partitioner_refused(struct stg_partitioner *p, uint64_t now_ns, const c
     stg_smart_init(&p->smart, decisions);
     memset(p->sets, 0, STG_SMART_MAX_PARTITIONS * p->n_nodes);
     memset(p->accepted, 0, p->n_nodes);
+    p->is_trying = false;
 }

@@ -83,6 +83,7 @@ void stg_item_publish(struct stg_buffer *buffer, uint32_t extent,
         .is_error = item->is_error,
         .skipped = item->skipped,
         .device = item->device,
+        .tag = item->tag,
         .partition = stg_stage_partition_ref(item->partition),
         .lender = true,
     };
@@ -112,6 +113,7 @@ void stg_buffer_pop(struct stg_buffer *buffer, struct stg_effects *effects)
     buffer->items[extent].unqueued = true;
     effects->events.has_taken = true;
     effects->events.n_rounds = stg_buffer_n_rounds(buffer);
+    effects->events.taken_tag = buffer->items[extent].tag;
     effects->wake |= STG_WAKE_ROOM;
     retire(buffer, extent, effects);
 }

@@ -30,6 +30,7 @@ struct stg_item {
     bool is_deferred; /* it waits to be given for the first time, out of the buffer */
     bool lender;      /* the stage still holds its reference on the extent */
     uint32_t device;  /* number of the memory on a device that has it too; 0: none has */
+    uint32_t tag;     /* of a block of a trial of partitions; 0: none */
     struct stg_stage_partition *partition; /* one reference; NULL: good for all clients */
 };
 
@@ -65,8 +66,8 @@ uint32_t stg_buffer_n_rounds(const struct stg_buffer *buffer);
 bool stg_buffer_has_room(const struct stg_buffer *buffer);
 
 /* The item, of a sealed extent, takes its place at the end of the buffer, its turn and
- * room being there. number, bytes, rows, is_error, skipped, device and partition of *item
- * are used. */
+ * room being there. number, bytes, rows, is_error, skipped, device, tag and partition of
+ * *item are used. */
 void stg_item_publish(struct stg_buffer *buffer, uint32_t extent,
                       const struct stg_item *item);
 

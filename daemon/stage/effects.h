@@ -46,7 +46,8 @@ struct stg_events {
     bool has_changed;  /* clients came or went, or the boundary changed */
     bool has_turned;   /* a pass began or ended */
     bool has_taken;    /* items left the buffer, … */
-    uint32_t n_rounds; /* … down to so many rounds */
+    uint32_t n_rounds; /* … down to so many rounds … */
+    uint32_t taken_tag; /* … and the last one of them belonged to that block of a trial */
 };
 
 /* A line of the log that waits for the lock to be released. */

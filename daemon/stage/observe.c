@@ -2,7 +2,7 @@
  *
  * What daemon/autotune sees of a stage. The observers know no stage. stg_observe, called
  * by commit alone, passes the recorded events to them and applies the numbers that they
- * propose. partition.c does the same for the partition, once a tick of the loop.
+ * propose. partition.c does the same for the partition.
  */
 #include "daemon/host/cpus.h"
 #include "daemon/stage/priv.h"
@@ -102,6 +102,14 @@ static void report_changes(struct stg_stage *stage)
     }
 }
 
+/* Items were taken, the last one of that block of a trial. */
+static void see_trial(struct stg_stage *stage, uint32_t tag)
+{
+    if (stage->boundary.has_trial)
+        stg_partitioner_taken(stage->observers.partitioner, tag, stage->buffer.first,
+                              stg_now_ns());
+}
+
 void stg_observe(struct stg_stage *stage)
 {
     struct stg_events events = stage->effects.events;
@@ -113,8 +121,10 @@ void stg_observe(struct stg_stage *stage)
     const struct stg_measure *measure = stage->observers.measure;
     if (measure != NULL && measure->is_over == is_read(stage))
         stg_stage_measure(stage);
-    if (events.has_taken)
+    if (events.has_taken) {
         stg_tune_taken(tune, events.n_rounds);
+        see_trial(stage, events.taken_tag);
+    }
     if (work != NULL) {
         measure_item(stage, work);
         report_changes(stage);

@@ -139,6 +139,7 @@ struct choice {
     const struct stg_stage *stage;
     const struct stg_partition_needs *const *needs;
     size_t n;
+    const bool *chosen;  /* by smart_stage: auto; NULL: none */
     bool *moved, *least; /* one a node that may move */
     bool has_least;
 };
@@ -154,9 +155,8 @@ static void choose(struct choice *choice)
     stg_partitions_least(partitions, choice->needs, choice->n, choice->least);
     stg_partitions_largest(partitions, choice->needs, choice->n, choice->moved);
     for (size_t i = 0; i < stg_partitions_n_nodes(partitions); i++) {
-        bool is_chosen = is_auto
-                             ? stage->boundary.chosen != NULL && stage->boundary.chosen[i]
-                             : mode == STG_SMART_STAGE_ON;
+        bool is_chosen = is_auto ? choice->chosen != NULL && choice->chosen[i]
+                                 : mode == STG_SMART_STAGE_ON;
         choice->moved[i] = choice->least[i] || (choice->moved[i] && is_chosen);
         choice->has_least |= choice->least[i];
     }
@@ -202,10 +202,10 @@ static struct stg_stage_partition *make_partitions(const struct choice *choice)
 
 static struct stg_stage_partition *find_partition(
     const struct stg_stage *stage, const struct stg_partition_needs *const *needs,
-    size_t n)
+    size_t n, const bool *chosen)
 {
     size_t n_nodes = stg_partitions_n_nodes(stage->config.partitions);
-    struct choice choice = {.stage = stage, .needs = needs, .n = n};
+    struct choice choice = {.stage = stage, .needs = needs, .n = n, .chosen = chosen};
     struct stg_stage_partition *partition = NULL;
     choice.moved = calloc(2 * n_nodes + 1, sizeof(*choice.moved));
     if (choice.moved == NULL)
@@ -225,38 +225,52 @@ static bool same(const struct stg_stage_partition *a, const struct stg_stage_par
            same(a->least, b->least);
 }
 
+/* NULL is allowed. */
 static void number(struct stg_stage *stage, struct stg_stage_partition *partition)
 {
-    partition->number = ++stage->boundary.n_partitions;
-    partition->n_known = stage->members.n_joined;
+    for (; partition != NULL; partition = partition->least) {
+        partition->number = ++stage->boundary.n_partitions;
+        partition->n_known = stage->members.n_joined;
+    }
 }
 
 static void replace(struct stg_stage *stage, struct stg_stage_partition *next)
 {
-    if (next != NULL) {
-        number(stage, next);
-        if (next->least != NULL)
-            number(stage, next->least);
+    number(stage, next);
+    if (next != NULL)
         stg_stage_log(stage, STG_LOG_DEBUG,
                       "pipeline %s: partition %" PRIu64 " from item %" PRIu64 " on",
                       stage->config.name, next->number, stage->pass.next_number);
-    }
     stg_stage_partition_unref(stage->boundary.partition);
     stage->boundary.partition = next;
     stage->effects.events.has_changed = true; /* items take another time with it */
 }
 
+static struct stg_stage_partition *find_for_all(const struct stg_stage *stage,
+                                                const bool *chosen)
+{
+    const struct stg_partition_needs **needs = NULL;
+    size_t n = gather(stage, NULL, &needs);
+    struct stg_stage_partition *partition =
+        n > 0 ? find_partition(stage, needs, n, chosen) : NULL;
+    free(needs);
+    return partition;
+}
+
+static void end_trial(struct stg_stage *stage)
+{
+    stg_stage_partition_unref(stage->boundary.trial);
+    stage->boundary.trial = NULL;
+    stage->boundary.has_trial = false;
+}
+
 /* Without clients, or without memory to make a better one, it is the pipeline's own. */
 void stg_stage_recut(struct stg_stage *stage)
 {
-    const struct stg_partition_needs **needs = NULL;
-    struct stg_stage_partition *partition = NULL;
     if (stage->config.partitions == NULL || stage->stop.is_on)
         return;
-    size_t n = gather(stage, NULL, &needs);
-    if (n > 0)
-        partition = find_partition(stage, needs, n);
-    free(needs);
+    end_trial(stage);
+    struct stg_stage_partition *partition = find_for_all(stage, stage->boundary.chosen);
     if (partition == NULL || !same(partition, stage->boundary.partition)) {
         replace(stage, partition);
         return;
@@ -313,26 +327,34 @@ int stg_stage_set_partition(struct stg_stage *stage, const bool *moved,
                             struct stg_err *err)
 {
     bool *chosen = NULL;
-    pthread_mutex_lock(&stage->lock);
     int rc = copy_checked(stage, moved, &chosen, err);
-    if (rc == 0) {
-        free(stage->boundary.chosen);
-        stage->boundary.chosen = chosen;
-        stg_stage_recut(stage);
-    }
-    stg_stage_commit(stage);
-    return rc;
+    if (rc < 0)
+        return rc;
+    free(stage->boundary.chosen);
+    stage->boundary.chosen = chosen;
+    stg_stage_recut(stage);
+    return 0;
 }
 
 /* ---- smart_stage: auto ---- */
+
+/* Items in runners' hands, in the buffer, and in the clients'. */
+static uint32_t count_ahead(const struct stg_stage *stage)
+{
+    uint32_t n =
+        stage->runners.n_active + stage->buffer.capacity * stage->buffer.round_items;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        n += c->state == STG_CLIENT_ATTACHED ? c->max_in_flight : 0;
+    return n;
+}
 
 static struct stg_smart_view see_trials(const struct stg_stage *stage)
 {
     return (struct stg_smart_view){
         .now_ns = stg_now_ns(),
-        .n_made = stage->buffer.next + stage->counts.n_in_hand,
         .n_taken = stage->buffer.first,
         .n_changes = stage->members.n_changes,
+        .n_ahead = count_ahead(stage),
         .is_running = stage->pass.state != STG_PASS_NONE &&
                       stage->members.n_attached > 0 && stage->pass.failure.code == 0,
         .is_tuning = stg_tune_in_trial(&stage->observers.tune),
@@ -366,22 +388,46 @@ static void plan(struct stg_stage *stage)
     pthread_mutex_unlock(&stage->lock);
 }
 
-static void apply_partition(struct stg_stage *stage)
+/* It begins anew once trainers that came meanwhile need something else. */
+static void use_proposal(struct stg_stage *stage, const bool *moved)
 {
     struct stg_partitioner *p = stage->observers.partitioner;
     struct stg_err err = {0};
-    const bool *moved;
-    if (!stg_partitioner_proposes(p, &moved))
-        return;
     if (stg_stage_set_partition(stage, moved, &err) == 0) {
         stg_partitioner_accepted(p);
         return;
     }
-    /* Trainers that came meanwhile need something else. */
-    pthread_mutex_lock(&stage->lock);
     stg_partitioner_refused(p, stg_now_ns(), err.text);
-    pthread_mutex_unlock(&stage->lock);
     stg_stage_set_partition(stage, NULL, &err);
+}
+
+/* Made once for each challenger: to change between the two takes no time then. */
+static void use_trial(struct stg_stage *stage)
+{
+    struct stg_partitioner *p = stage->observers.partitioner;
+    const bool *moved;
+    bool tries = stg_partitioner_tries(p, &moved);
+    if (tries && stage->boundary.has_trial && stg_partitioner_has_accepted(p))
+        return;
+    end_trial(stage);
+    stage->boundary.has_trial = tries;
+    if (tries)
+        stage->boundary.trial = find_for_all(stage, moved);
+    number(stage, stage->boundary.trial);
+    stg_partitioner_accepted_trial(p);
+}
+
+static void apply_partition(struct stg_stage *stage)
+{
+    struct stg_partitioner *p = stage->observers.partitioner;
+    const bool *moved;
+    pthread_mutex_lock(&stage->lock);
+    if (stg_partitioner_proposes(p, &moved))
+        use_proposal(stage, moved);
+    use_trial(stage);
+    bool is_trying = stg_partitioner_in_trial(p);
+    stg_stage_commit(stage);
+    stg_tuning_hold(stage->observers.tune.log, is_trying);
 }
 
 int stg_stage_choose_partition(struct stg_stage *stage)
@@ -406,9 +452,23 @@ int stg_stage_choose_partition(struct stg_stage *stage)
         return -1;
     if (plans)
         plan(stage);
-    stg_tuning_hold(stage->observers.tune.log, stg_partitioner_in_trial(p));
     apply_partition(stage);
     return millis;
+}
+
+/* Clients that join get of it what may move for them. */
+static bool begin_with_prior(struct stg_stage *stage)
+{
+    const bool *moved;
+    size_t n = stg_partitions_n_nodes(stage->config.partitions);
+    if (!stg_partitioner_proposes(stage->observers.partitioner, &moved))
+        return true;
+    stage->boundary.chosen = calloc(n + 1, sizeof(*moved));
+    if (stage->boundary.chosen == NULL)
+        return false;
+    memcpy(stage->boundary.chosen, moved, n * sizeof(*moved));
+    stg_partitioner_accepted(stage->observers.partitioner);
+    return true;
 }
 
 int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err)
@@ -417,11 +477,46 @@ int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err)
     struct stg_observers *observers = &stage->observers;
     if (config->partitions == NULL || config->spec->smart_stage != STG_SMART_STAGE_AUTO)
         return 0;
-    observers->partitioner = stg_partitioner_create(
-        config->partitions, stage->plan.max_batch_bytes, &observers->measure->decisions);
-    return observers->partitioner != NULL
+    observers->partitioner =
+        stg_partitioner_create(config->partitions, stage->plan.max_batch_bytes,
+                               config->prior, &observers->measure->decisions);
+    return observers->partitioner != NULL && begin_with_prior(stage)
                ? 0
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+struct stg_stage_partition *stg_stage_pull_partition(struct stg_stage *stage,
+                                                     uint32_t *ret_tag)
+{
+    struct stg_boundary *boundary = &stage->boundary;
+    bool is_challengers = false;
+    *ret_tag = 0;
+    if (boundary->has_trial)
+        is_challengers =
+            stg_partitioner_pull(stage->observers.partitioner, stg_now_ns(), ret_tag);
+    return stg_stage_partition_ref(is_challengers ? boundary->trial
+                                                  : boundary->partition);
+}
+
+bool stg_stage_take_prior(struct stg_stage *stage, struct stg_prior *ret)
+{
+    const bool *moved;
+    size_t n = stage->config.partitions != NULL
+                   ? stg_partitions_n_nodes(stage->config.partitions)
+                   : 0;
+    *ret = (struct stg_prior){.n_nodes = n};
+    if (stage->observers.partitioner == NULL || n == 0)
+        return false;
+    pthread_mutex_lock(&stage->lock);
+    bool has =
+        stg_partitioner_has_prior(stage->observers.partitioner, &moved, &ret->gain);
+    if (has && moved != NULL)
+        ret->moved = malloc(n * sizeof(*moved));
+    if (ret->moved != NULL)
+        memcpy(ret->moved, moved, n * sizeof(*moved));
+    has = has && (moved == NULL || ret->moved != NULL);
+    pthread_mutex_unlock(&stage->lock);
+    return has;
 }
 
 void stg_stage_finish_choice(struct stg_stage *stage)

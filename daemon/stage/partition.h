@@ -67,7 +67,12 @@ int stg_needs_read(const struct stg_request *request,
                    const struct stg_partitions *partitions,
                    struct stg_partition_needs **ret, struct stg_err *err);
 
-/* ---- for the observers: any thread, takes the lock ---- */
+/* Prepares stg_stage_choose_partition, if the pipeline has smart_stage: auto. The
+ * partition begins with config.prior, as far as clients let its nodes move. */
+int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err);
+void stg_stage_finish_choice(struct stg_stage *stage);
+
+/* ---- inside a stage: the lock is held ---- */
 
 /* For smart_stage: auto. Sets the nodes that run before the boundary from the next pulled
  * item on (one bool for each of stg_partitions_n_nodes); NULL: none. When clients come
@@ -76,12 +81,6 @@ int stg_needs_read(const struct stg_request *request,
 int stg_stage_set_partition(struct stg_stage *stage, const bool *moved,
                             struct stg_err *err);
 
-/* Prepares stg_stage_choose_partition, if the pipeline has smart_stage: auto. */
-int stg_stage_init_choice(struct stg_stage *stage, struct stg_err *err);
-void stg_stage_finish_choice(struct stg_stage *stage);
-
-/* ---- inside a stage: the lock is held ---- */
-
 /* Checks that a client with these needs can join the other clients, without the one that
  * it replaces (NULL: none). FAILED_PRECONDITION: one client fetches a node that another
  * lacks; the text has the client. RESOURCE_EXHAUSTED: batches with the nodes that any of
@@ -89,6 +88,11 @@ void stg_stage_finish_choice(struct stg_stage *stage);
 int stg_needs_check(const struct stg_stage *stage,
                     const struct stg_partition_needs *needs,
                     const struct stg_client *back, struct stg_err *err);
+
+/* Returns a reference on the partition for the next item: the one in force, or that on
+ * trial. *ret_tag: of the block of the trial that the item belongs to; 0: none. */
+struct stg_stage_partition *stg_stage_pull_partition(struct stg_stage *stage,
+                                                     uint32_t *ret_tag);
 
 /* Recomputes the partition for the next item, after clients came or went. */
 void stg_stage_recut(struct stg_stage *stage);

@@ -105,6 +105,9 @@ struct stg_boundary {
     struct stg_stage_partition *partition; /* NULL: the pipeline's own */
     uint64_t n_partitions;                 /* ever */
     bool *chosen; /* smart_stage auto: nodes that are to move, where they may; or NULL */
+    bool has_trial; /* smart_stage auto compares … */
+    struct stg_stage_partition
+        *trial;                /* … this with `partition`; NULL: the pipeline's own */
     uint64_t n_own_partitions; /* items made by the pipeline's own partition, because
                                   theirs failed */
 };
@@ -229,6 +232,7 @@ struct stg_work {
     struct stg_feed_set *feeds;                   /* one reference */
     struct stg_stage_partition *pulled_partition; /* in force when it was pulled; one
                                         reference, until it is made */
+    uint32_t tag;                                 /* of a block of a trial; 0: none */
     uint64_t pull_ns, pull_cpu_ns;                /* cpu 0: not measured */
 
     /* What was made of it. */

@@ -387,6 +387,7 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .is_error = is_error,
                          .partition = work->partition,
                          .device = work->device,
+                         .tag = work->tag,
                          .skipped = stage->buffer.n_skipped,
                      });
     if (began != 0)

@@ -17,6 +17,9 @@
 /* Until items were made, each is thought to take long. */
 #define FIRST_BUSY_NS 1000000u
 
+/* Two partitions take turns in a trial. */
+#define N_OTHERS 2
+
 /* What runs the stage subgraph of one partition. */
 struct executor {
     struct stg_stage_partition *partition; /* one reference; NULL: the pipeline's own */
@@ -30,8 +33,10 @@ struct executor {
 struct writer {
     struct stg_stage *stage;
     struct executor own;
-    struct executor
-        other; /* of the last partition that was not; run NULL: there is none */
+    struct executor others[N_OTHERS]; /* of the last partitions that were not; run NULL:
+                                         there is none */
+    uint64_t used[N_OTHERS];          /* n_used when each was used last */
+    uint64_t n_used;
     struct stg_tensor *given; /* by a last step py_function; NULL: there is none */
 };
 
@@ -186,22 +191,43 @@ static uint64_t write_by(struct writer *writer, struct executor *executor,
     return rc == 0 ? bytes : 0;
 }
 
+/* The one that was not used for longest makes room. */
+static int find_other(struct writer *writer, struct stg_stage_partition *partition,
+                      struct executor **ret, struct stg_err *err)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < N_OTHERS; i++) {
+        bool is_it = writer->others[i].partition == partition;
+        at = is_it || (writer->others[at].partition != partition &&
+                       writer->used[i] < writer->used[at])
+                 ? i
+                 : at;
+    }
+    struct executor *other = &writer->others[at];
+    int rc = 0;
+    if (other->partition != partition) {
+        executor_finish(other);
+        rc = executor_init(writer->stage, partition, other, err);
+    }
+    writer->used[at] = ++writer->n_used;
+    *ret = other;
+    return rc;
+}
+
 /* 0: that partition does not work for this item, or there is no memory for it, and the
  * error.
  */
 static uint64_t write_other(struct writer *writer, struct stg_stage_partition *partition,
-                            const struct stg_work *work, const struct stg_tensor *element,
+                            struct stg_work *work, const struct stg_tensor *element,
                             char *base, struct stg_err *err)
 {
-    struct executor *other = &writer->other;
-    if (other->partition != partition) {
-        executor_finish(other);
-        int rc = executor_init(writer->stage, partition, other, err);
-        if (rc < 0) {
-            err->code = rc;
-            return 0;
-        }
+    struct executor *other;
+    int rc = find_other(writer, partition, &other, err);
+    if (rc < 0) {
+        err->code = rc;
+        return 0;
     }
+    work->profiler = &other->profiler;
     return write_by(writer, other, work, element, base, err);
 }
 
@@ -245,12 +271,12 @@ static uint64_t write_tensors(struct writer *writer, struct stg_work *work,
     }
     if (bytes != 0) {
         work->partition = stg_stage_partition_ref(last);
-        work->profiler = &writer->other.profiler;
         return bytes;
     }
     if (last == NULL || !last->is_least) {
         work->partition_failed = last != NULL;
         clear(&work->err);
+        work->profiler = &writer->own.profiler;
         bytes = write_by(writer, &writer->own, work, element, base, &work->err);
     }
     if (bytes == 0)
@@ -288,7 +314,8 @@ static int create_given(struct writer *writer, struct stg_err *err)
 static void writer_finish(struct writer *writer)
 {
     executor_finish(&writer->own);
-    executor_finish(&writer->other);
+    for (size_t i = 0; i < N_OTHERS; i++)
+        executor_finish(&writer->others[i]);
     free(writer->given);
     *writer = (struct writer){0};
 }
@@ -467,7 +494,7 @@ static bool pull(struct stg_stage *stage, struct stg_work *work)
     if (ok) {
         work->sequence = runners->pull_sequence++;
         work->feeds = stg_feed_set_ref(stage->boundary.feeds);
-        work->pulled_partition = stg_stage_partition_ref(stage->boundary.partition);
+        work->pulled_partition = stg_stage_pull_partition(stage, &work->tag);
         stage->counts.n_made++;
         stage->counts.n_in_hand++;
     } else if (running) {

@@ -120,6 +120,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_mirror_destroy(stage->memory.mirror);
     stg_feed_set_unref(stage->boundary.feeds);
     stg_stage_partition_unref(stage->boundary.partition);
+    stg_stage_partition_unref(stage->boundary.trial);
     free(stage->boundary.chosen);
     while (stage->members.clients != NULL) {
         struct stg_client *next = stage->members.clients->next;

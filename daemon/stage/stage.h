@@ -31,6 +31,7 @@
 struct stg_stage;
 struct stg_pool;
 struct stg_client;
+struct stg_prior;
 struct stg_workers;
 
 /* The configuration of a stage. Borrowed pointers must outlive the stage. */
@@ -56,10 +57,11 @@ struct stg_stage_config {
     uint32_t num_clients;
     struct stg_budget *budget;
     struct stg_pool *pool; /* pulls and computes there; NULL: on the stage's threads */
-    struct stg_workers *workers;  /* of a py_function step; NULL: none */
-    struct stg_tuning *tuning;    /* results of `auto`; NULL: discarded at the end */
-    struct stg_trace *trace;      /* records spans while it is on; may be NULL */
-    const _Atomic int *cancelled; /* not 0: no client waits for the stage any more */
+    struct stg_workers *workers;   /* of a py_function step; NULL: none */
+    struct stg_tuning *tuning;     /* results of `auto`; NULL: discarded at the end */
+    const struct stg_prior *prior; /* for smart_stage: auto; NULL: none */
+    struct stg_trace *trace;       /* records spans while it is on; may be NULL */
+    const _Atomic int *cancelled;  /* not 0: no client waits for the stage any more */
     /* Asks the loop to call stg_stage_sweep. Runs on any thread. */
     void (*wake)(void *owner);
     void *owner;
@@ -164,6 +166,11 @@ void stg_stage_trace(struct stg_stage *stage, bool last);
 /* For smart_stage: auto. Evaluates the partitions on trial, and changes the partition.
  * Returns milliseconds as stg_stage_sweep does. */
 int stg_stage_choose_partition(struct stg_stage *stage);
+
+/* After stg_stage_choose_partition: returns whether trials have ended since the last
+ * call. Fills *ret, of which `moved` is the caller's to free, with the partition that
+ * they took; moved NULL: the pipeline's own. */
+bool stg_stage_take_prior(struct stg_stage *stage, struct stg_prior *ret);
 
 /* Ends the stage. Every client gets the batches assigned to it (drain: also the published
  * ones), then the code (positive) and text. Does not wait. */

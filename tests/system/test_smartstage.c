@@ -74,8 +74,7 @@ static void step(struct stager_stream *stream, int64_t *next)
     stager_release(batch);
 }
 
-/* Trains until stagerd has decided. */
-static void train(const char *name, struct explained *ret)
+static struct stager_stream *open_target(const char *name)
 {
     static const char *const nothing[1];
     static const char *const fetches[] = {"target"};
@@ -85,15 +84,22 @@ static void train(const char *name, struct explained *ret)
                                      .fetches = fetches,
                                      .n_fetches = 1};
     struct stager_stream *stream;
-    int64_t next = 0, end = now_millis() + fixture_millis(19000);
     if (stager_open(NULL, name, &options, &stream) < 0)
         FAIL("%s: %s", name, stager_error_text(NULL));
+    return stream;
+}
+
+/* Trains until stagerd has decided. */
+static void train(const char *name, struct explained *ret)
+{
+    int64_t next = 0, end = now_millis() + fixture_millis(90000);
+    struct stager_stream *stream = open_target(name);
     do {
         for (int i = 0; i < 25; i++)
             step(stream, &next);
         explain(name, ret);
         if (now_millis() > end)
-            FAIL("nothing was decided: %s", ret->all);
+            FAIL("%s: nothing was decided: %s", name, ret->all);
     } while (strncmp(ret->decision, "holds", 5) != 0);
     for (int i = 0; i < 20; i++)
         step(stream, &next);
@@ -105,9 +111,10 @@ static void what_a_busy_trainer_computes_moves_to_the_daemon(void)
 {
     struct explained got;
     fixture_start(&fixture, "");
-    apply("busy-trainer", "auto", 300, 1000, 6000, 7000);
+    apply("busy-trainer", "auto", 100, 300, 2000, 2300);
     train("busy-trainer", &got);
-    CHECK_CONTAINS(got.decision, "holds moving first, second; looks again");
+    CHECK_CONTAINS(got.decision, "holds moving first, second, +");
+    CHECK_CONTAINS(got.decision, "% over the file's own; looks again");
     CHECK(got.first_moved && got.second_moved);
     CHECK_INT(got.n_crossing, 1);
     fixture_finish(&fixture);
@@ -117,7 +124,7 @@ static void what_would_burden_a_busy_daemon_stays(void)
 {
     struct explained got;
     fixture_start(&fixture, "");
-    apply("busy-daemon", "auto", 8000, 3000, 3000, 300);
+    apply("busy-daemon", "auto", 2700, 1000, 1000, 100);
     train("busy-daemon", &got);
     CHECK_CONTAINS(got.decision, "holds the file's own partition");
     CHECK(!got.first_moved && !got.second_moved);
@@ -129,16 +136,51 @@ static void the_partition_lies_where_both_sides_take_as_long(void)
 {
     struct explained got;
     fixture_start(&fixture, "");
-    apply("middle", "auto", 300, 6000, 6000, 300);
+    apply("middle", "auto", 100, 2000, 2000, 100);
     train("middle", &got);
-    CHECK_CONTAINS(got.decision, "holds moving first; looks again");
+    CHECK_CONTAINS(got.decision, "holds moving first, +");
     CHECK(got.first_moved && !got.second_moved);
     fixture_finish(&fixture);
 }
 
+/* One batch, by which the trainer has what it needs. */
+static void begin_again(const char *name, struct explained *ret)
+{
+    int64_t next = 0;
+    fixture_stop(&fixture);
+    fixture_restart(&fixture);
+    struct stager_stream *stream = open_target(name);
+    step(stream, &next);
+    explain(name, ret);
+    stager_close(stream);
+}
+
+static void a_later_run_begins_with_what_the_last_one_took(void)
+{
+    struct explained got;
+    char path[256];
+    fixture_start(&fixture, "");
+    apply("again", "auto", 100, 300, 2000, 2300);
+    train("again", &got);
+    CHECK(got.first_moved && got.second_moved);
+    begin_again("again", &got);
+    CHECK_CONTAINS(got.all,
+                   "begins with moving first, second, which an earlier run took");
+    CHECK(got.first_moved && got.second_moved);
+
+    fixture_file(&fixture, "home/state/smart_stage", "damaged", 7, path);
+    begin_again("again", &got);
+    fixture_wait_log(&fixture,
+                     "smart_stage: auto begins without what earlier runs found");
+    CHECK_STR(got.all, "");
+    CHECK(!got.first_moved && !got.second_moved);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
-    TEST(what_a_busy_trainer_computes_moves_to_the_daemon),
-    TEST(what_would_burden_a_busy_daemon_stays),
-    TEST(the_partition_lies_where_both_sides_take_as_long),
+    TEST_SLOW(what_a_busy_trainer_computes_moves_to_the_daemon, 100),
+    TEST_SLOW(what_would_burden_a_busy_daemon_stays, 100),
+    TEST_SLOW(the_partition_lies_where_both_sides_take_as_long, 100),
+    TEST_SLOW(a_later_run_begins_with_what_the_last_one_took, 100),
 };
 TEST_MAIN(tests)

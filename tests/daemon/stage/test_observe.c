@@ -175,7 +175,9 @@ static void what_was_measured_with_another_partition_counts_no_more(void)
     for (int i = 0; i < 200 && s.stage.observers.tune.threads.n_windows == 0; i++)
         give(&s, 1);
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 1);
+    pthread_mutex_lock(&s.stage.lock);
     CHECK_OK(stg_stage_set_partition(&s.stage, moved, &err), err);
+    stg_stage_commit(&s.stage);
     CHECK(s.stage.boundary.partition->number > 0);
     CHECK_INT(s.stage.observers.tune.threads.n_windows, 0);
     CHECK_INT(s.stage.observers.tune.window.n_items, 0);
