@@ -50,6 +50,13 @@ static void print_json(const struct stg_reply *reply, bool is_applied)
     putchar('\n');
 }
 
+/* Says what it is by itself. */
+static bool has_word(const char *advice)
+{
+    return strncmp(advice, "problem: ", strlen("problem: ")) == 0 ||
+           strncmp(advice, "smart_stage: ", strlen("smart_stage: ")) == 0;
+}
+
 static void print_text(const struct stg_reply *reply, bool is_applied)
 {
     char batch[32], memory[32];
@@ -69,8 +76,7 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
                stg_ctl_bytes(reply->memory_bytes, memory, sizeof(memory)));
     for (size_t i = 0; i < reply->n_advice; i++)
         printf("  %s%s\n",
-               strncmp(reply->advice[i], "problem: ", 9) == 0 ? "" : "advice: ",
-               reply->advice[i]);
+               has_word(reply->advice[i]) ? "" : "advice: ", reply->advice[i]);
 }
 
 static int send_text(const struct stg_ctl_options *options, struct stg_request *request)

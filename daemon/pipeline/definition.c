@@ -412,6 +412,51 @@ static void advise_on_size(struct advice *advice)
                spec->smart_stage_gpu ? "smart_stage_gpu" : "smart_stage");
 }
 
+/* Lists up to twelve names, and the number of the others. */
+static void list_moved(const struct stg_partitions *partitions, const bool *moved,
+                       char *buf, size_t bytes, size_t *ret_n)
+{
+    size_t n_nodes = stg_partitions_n_nodes(partitions), at = 0, n = 0;
+    buf[0] = '\0';
+    for (size_t i = 0; i < n_nodes; i++) {
+        if (!moved[i] || n++ >= 12)
+            continue;
+        int wrote = snprintf(buf + at, bytes - at, "%s%.40s", n > 1 ? ", " : "",
+                             stg_partitions_node(partitions, i));
+        at = wrote > 0 && at + (size_t)wrote < bytes ? at + (size_t)wrote : bytes - 1;
+    }
+    if (n > 12)
+        snprintf(buf + at, bytes - at, " and %zu more", n - 12);
+    *ret_n = n;
+}
+
+/* What may move for a trainer that fetches the targets. */
+static void advise_on_partition(struct advice *advice)
+{
+    const struct stg_definition *definition = advice->definition;
+    const struct stg_partitions *partitions = definition->partitions;
+    enum stg_smart_stage mode = definition->spec->smart_stage;
+    struct stg_partition_needs *needs = NULL;
+    char names[640];
+    size_t n = 0;
+    bool *moved = calloc(stg_partitions_n_nodes(partitions) + 1, sizeof(*moved));
+    if (moved != NULL && mode != STG_SMART_STAGE_OFF &&
+        stg_partition_needs_create(partitions, &(struct stg_partition_wanted){0}, &needs,
+                                   NULL) == 0) {
+        const struct stg_partition_needs *all = needs;
+        stg_partitions_largest(partitions, &all, 1, moved);
+        list_moved(partitions, moved, names, sizeof(names), &n);
+    }
+    if (n > 0)
+        advise(advice, "smart_stage: %s %zu node%s of the trainers' graph%s: %s",
+               mode == STG_SMART_STAGE_ON ? "stagerd runs" : "stagerd may take over", n,
+               n == 1 ? "" : "s",
+               mode == STG_SMART_STAGE_ON ? "" : ", where measurements show a gain",
+               names);
+    stg_partition_needs_destroy(needs);
+    free(moved);
+}
+
 size_t stg_definition_advice(const struct stg_definition *definition,
                              struct stg_bump *bump, const char **ret, size_t n)
 {
@@ -421,6 +466,7 @@ size_t stg_definition_advice(const struct stg_definition *definition,
     advise_on_keys(&advice);
     advise_on_steps(&advice);
     advise_on_size(&advice);
+    advise_on_partition(&advice);
     return advice.n + stg_step_lint(definition->spec, bump, ret + advice.n, n - advice.n);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs one of the models of this folder over its pipeline: the daemon reads and hashes,
- * this process has the weights and computes. Prints label and score of each row, and at
- * the end how many there were.
+ * Runs one of the models of this folder over its pipeline: the daemon reads, and takes
+ * over what smart_stage moves to it; this process has the weights and computes the rest.
+ * Prints label and score of each row, and at the end how many there were.
  *
  *     score PIPELINE
  */
@@ -19,7 +19,7 @@ static int fail(const char *what, int code, const struct stager_stream *stream)
 }
 
 /* All that this program reads comes by way of stager_run. */
-static const char *const fetches[] = {"staged:label", "scores"};
+static const char *const fetches[] = {"label", "scores"};
 
 static int score_batch(struct stager_stream *stream, struct stager_batch *batch,
                        int64_t *n_rows)

@@ -29,7 +29,7 @@ def apply(daemon, n_clients=2, name="dlrm", rows_a_batch=1000, **more):
     with open(data, "w", encoding="utf-8") as file:
         file.writelines(row + "\n" for row in rows(2000))
     with open(os.path.join(EXAMPLES, "models/dlrm.yaml.in"), encoding="utf-8") as file:
-        text = file.read().replace("@DATA@", data).replace("name: dlrm\n", f"name: {name}\n")
+        text = file.read().replace("@DATA@", data).replace("name: dlrm\n", f"name: {name}\nsmart_stage: on\n")
     text = text.replace("  - batch: {batch_size: 32}", steps + f"  - repeat: {{}}\n  - batch: {{batch_size: {rows_a_batch}}}")
     options = "".join(f"  {key}: {value}\n" for key, value in {"num_clients": n_clients, **more}.items())
     text = text.replace("  capacity: 4\n", "  capacity: 4\n" + options)

@@ -318,6 +318,40 @@ static void a_dtype_written_as_a_default_is_reported(void)
     stg_definition_unref(definition);
 }
 
+static void what_smart_stage_may_move_is_listed(void)
+{
+    static const char text[] =
+        "dataset:\n  - range: {stop: 2}\n  - batch: {batch_size: 1}\n"
+        "graph:\n  - {name: half, op: cast, input: [\"staged:value\"], dtype: int32}\n"
+        "  - {name: text, op: as_string, input: [half]}\n"
+        "  - {name: scores, op: identity, input: [text]}\n"
+        "staged: {on_timeout: wait, features: {value: value}}\ntargets: [scores]\n";
+    static const struct {
+        const char *mode, *want;
+    } cases[] = {{"smart_stage: auto\n",
+                  "smart_stage: stagerd may take over 2 nodes of the trainers' graph, "
+                  "where measurements show a gain: half, text"},
+                 {"smart_stage: on\n",
+                  "smart_stage: stagerd runs 2 nodes of the trainers' graph: half, text"},
+                 {"smart_stage: off\n", NULL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char all[1024];
+        snprintf(all, sizeof(all), "%s%s", text, cases[i].mode);
+        struct stg_definition *definition = define(all);
+        struct stg_bump bump;
+        const char *advice[4], *found = NULL;
+        stg_bump_init(&bump, 0);
+        size_t n = stg_definition_advice(definition, &bump, advice, 4);
+        for (size_t k = 0; k < n; k++)
+            found = strncmp(advice[k], "smart_stage: ", 13) == 0 ? advice[k] : found;
+        CHECK_INT(found != NULL, cases[i].want != NULL);
+        if (found != NULL)
+            CHECK_STR(found, cases[i].want);
+        stg_bump_finish(&bump);
+        stg_definition_unref(definition);
+    }
+}
+
 static void what_a_branch_does_is_known(void)
 {
     struct stg_definition *definition =
@@ -414,6 +448,7 @@ static const struct stg_test tests[] = {
     TEST(a_pipeline_without_batch_is_advised_to_have_one),
     TEST(a_pipeline_that_may_lose_batches_gets_advice),
     TEST(a_dtype_written_as_a_default_is_reported),
+    TEST(what_smart_stage_may_move_is_listed),
     TEST(what_a_branch_does_is_known),
     TEST(what_a_vocabulary_holds_is_part_of_the_fingerprint),
     TEST(a_vocabulary_is_read_with_the_rights_of_the_applier),
