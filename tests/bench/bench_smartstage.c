@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gain of smart_stage: steps per second of a trainer that computes a model by
- * stager_run, with `off`, `on` and `auto`, in slices that take turns. The result is the
- * median over the rounds of one relative to the other. The models of examples stage the
- * output of their dataset and compute the rest in the trainer, like graphs written
- * without stages, so that nodes can move. Also graphs of which one half must not move:
- * `auto` is compared with the best of all partitions, each written by hand.
+ * The gain of smart_stage: steps per second of a trainer that computes a graph by
+ * stager_run, with `off`, `on` and `auto`. The models are the files of examples/models.
+ * Also graphs of which one half must not move: `auto` is compared with all partitions,
+ * each written by hand.
+ *
+ * A run is a fresh daemon that knows no prior. The variants run in slices that take
+ * turns, forwards and then backwards, from the first batch on: trials of `auto` are in
+ * its figures. Each round gives one ratio of two neighbouring slices; a figure is the
+ * mean of their logarithms, and its `_low` the lower bound of the 95 % confidence
+ * interval (Student's t). Of each graph there is a long run, and short ones for the
+ * first seconds.
+ *
+ * STAGER_BENCH_GRAPHS: names of graphs, separated by commas; all without it.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +29,37 @@
 #define MAX_VARIANTS 4
 #define MAX_ROUNDS 400
 #define N_BUFFERED 8 /* batches made while others ran, at most */
+#define N_SHORT 5    /* runs of FIRST_S beside the long one */
+#define SLICE_S 2.5  /* of a long run, ... */
+#define LONG_S 60.0  /* ... which is this long in each variant */
+#define FIRST_S 5.0
 #define MODEL_ROWS 50000
 #define CRITEO_ROWS (8 * CRITEO_BATCH_ROWS)
+
+/* Logarithms of ratios. */
+struct sample {
+    double values[MAX_ROUNDS];
+    size_t n;
+};
 
 /* A graph, and its way to run. */
 struct subject {
     const char *name;
     const char *fetch;
-    size_t n_variants; /* the last is `auto` */
+    bool is_model;
+    const struct chain *chain;
+    size_t n_variants; /* the first is `off`, the last is `auto` */
     char names[MAX_VARIANTS][32];
-    double ratios[MAX_VARIANTS][MAX_ROUNDS]; /* steps, relative to those of the first */
-    double of_best[MAX_ROUNDS];              /* auto relative to the best of the others */
+    double steps[MAX_VARIANTS][MAX_ROUNDS]; /* per second, in each round of a run */
     size_t n_rounds;
+    struct sample over_off, on_over_off, first, over_best;
+    char decision[256];
 };
 
 static struct {
     struct fixture fixture;
     char clicks[256], rows[64];
-    double seconds; /* of one subject */
+    double long_s, first_s; /* of a variant in a run */
 } bench;
 
 /* ---- texts ---- */
@@ -71,31 +92,11 @@ static void read_text(const char *path, char *text)
     fclose(file);
 }
 
-/* Replaces the features by the element itself, and puts their nodes behind it. */
-static void stage_the_element(char *text)
-{
-    char *features = strstr(text, "  features: {");
-    char *end = features != NULL ? strchr(features, '\n') : NULL;
-    if (end == NULL)
-        bench_die("a model without a line of features");
-    memmove(features, end, strlen(end) + 1);
-    replace(text, "input: [record]", "input: [\"staged:record\"]");
-    static const char *const nodes[] = {"dense", "ids",      "user",
-                                        "item",  "category", "history"};
-    for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
-        char staged[64];
-        snprintf(staged, sizeof(staged), "\"staged:%s\"", nodes[i]);
-        replace(text, staged, nodes[i]);
-    }
-    replace(text, "\nstaged:\n", "\nstaged:\n  features: {record: record}\n");
-}
-
 static void model_text(const char *name, const char *as, const char *mode, char *text)
 {
     char path[512], line[64];
     snprintf(path, sizeof(path), STG_MODELS "/%s.yaml.in", name);
     read_text(path, text);
-    stage_the_element(text);
     snprintf(line, sizeof(line), "\nname: %.31s\nsmart_stage: %.8s\n", as, mode);
     char before[64];
     snprintf(before, sizeof(before), "\nname: %.31s\n", name);
@@ -210,108 +211,156 @@ static void last_decision(const char *name, char *buf, size_t bytes)
     struct stg_reply reply;
     struct stager *client =
         fixture_ask(&bench.fixture, STG_REQUEST_EXPLAIN, name, &reply);
-    buf[0] = '\0';
     size_t n = reply.explain.n_decisions;
-    if (n > 0)
-        snprintf(buf, bytes, "%s", reply.explain.decisions[n - 1].text);
+    snprintf(buf, bytes, "%s", n > 0 ? reply.explain.decisions[n - 1].text : "");
     stager_disconnect(client);
 }
 
-/* Lets `auto` find its partition; keeps the others awake. */
-static void warm_up(const struct subject *subject, const struct trainer *trainers)
+/* ---- statistics ---- */
+
+/* Of Student's t with so many degrees of freedom: 95 % within. */
+static double t_95(size_t freedom)
 {
-    size_t last = subject->n_variants - 1;
-    char text[256];
-    uint64_t end = bench_now_ns() + (uint64_t)(bench.seconds * 2e9) + 1000000000u;
-    do {
-        run_for(&trainers[last], 0.5);
-        for (size_t i = 0; i < last; i++)
-            run_for(&trainers[i], 0.005);
-        last_decision(subject->names[last], text, sizeof(text));
-    } while (strncmp(text, "holds", 5) != 0 && bench_now_ns() < end);
-    printf("%s: %s\n", subject->name, text);
+    static const double values[] = {12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36,
+                                    2.31,  2.26, 2.23, 2.20, 2.18, 2.16, 2.14};
+    size_t n = sizeof(values) / sizeof(values[0]);
+    if (freedom == 0)
+        return INFINITY;
+    return freedom <= n ? values[freedom - 1] : 1.96 + 2.6 / (double)freedom;
+}
+
+static void add(struct sample *sample, double ratio)
+{
+    if (sample->n < MAX_ROUNDS && ratio > 0)
+        sample->values[sample->n++] = log(ratio);
+}
+
+/* Returns the mean ratio; *ret_low: the lower bound, 0 of a single value. */
+static double mean(const struct sample *sample, double *ret_low)
+{
+    double sum = 0, squares = 0, n = (double)sample->n;
+    for (size_t i = 0; i < sample->n; i++)
+        sum += sample->values[i];
+    for (size_t i = 0; i < sample->n; i++)
+        squares += (sample->values[i] - sum / n) * (sample->values[i] - sum / n);
+    double error = sample->n > 1 ? sqrt(squares / (n - 1) / n) : INFINITY;
+    *ret_low = sample->n > 0 ? exp(sum / n - t_95(sample->n - 1) * error) : 0;
+    return sample->n > 0 ? exp(sum / n) : 0;
+}
+
+/* ---- runs ---- */
+
+static double sum_of(const struct subject *s, size_t variant, size_t first, size_t end)
+{
+    double sum = 0;
+    for (size_t i = first; i < end; i++)
+        sum += s->steps[variant][i];
+    return sum;
 }
 
 /* Each variant in turn, forwards and then backwards. */
 static void run_round(struct subject *subject, const struct trainer *trainers,
                       double slice)
 {
-    double pace[MAX_VARIANTS], best = 0;
-    size_t n = subject->n_variants, round = subject->n_rounds;
+    size_t n = subject->n_variants, round = subject->n_rounds++;
     for (size_t i = 0; i < n; i++) {
         size_t at = round % 2 == 0 ? i : n - 1 - i;
-        pace[at] = run_for(&trainers[at], slice);
+        subject->steps[at][round] = run_for(&trainers[at], slice);
     }
-    for (size_t i = 0; i < n; i++) {
-        subject->ratios[i][round] = pace[i] / pace[0];
-        best = i + 1 < n && pace[i] > best ? pace[i] : best;
-    }
-    subject->of_best[round] = pace[n - 1] / best;
-    subject->n_rounds++;
 }
 
-static void run_subject(struct subject *subject)
+/* Without what an earlier run left: the partition that it took. */
+static void start_afresh(void)
+{
+    char path[256];
+    fixture_stop(&bench.fixture);
+    snprintf(path, sizeof(path), "%s/home/state/smart_stage", bench.fixture.dir);
+    unlink(path);
+    fixture_restart(&bench.fixture);
+}
+
+static void apply_all(struct subject *subject)
+{
+    static const char *const modes[] = {"off", "on", "auto"};
+    static char text[YAML_BYTES];
+    for (int i = 0; i < (int)subject->n_variants; i++) {
+        const char *name = subject->names[i];
+        bool is_auto = i + 1 == (int)subject->n_variants;
+        if (subject->chain != NULL)
+            chain_text(subject->chain, name, is_auto ? "auto" : "off", is_auto ? 0 : i,
+                       text);
+        else if (subject->is_model)
+            model_text(subject->name, name, modes[i], text);
+        else
+            criteo_text(name, modes[i], text);
+        fixture_apply(&bench.fixture, text);
+    }
+}
+
+static void run(struct subject *subject, double seconds, double slice)
 {
     struct trainer trainers[MAX_VARIANTS];
     struct runner runners[MAX_VARIANTS];
+    start_afresh();
+    apply_all(subject);
     for (size_t i = 0; i < subject->n_variants; i++) {
         runners[i].fetch = subject->fetch;
         snprintf(runners[i].name, sizeof(runners[i].name), "%s", subject->names[i]);
         trainer_start(&trainers[i], train, &bench.fixture, &runners[i]);
     }
-    warm_up(subject, trainers);
-    uint64_t end = bench_now_ns() + (uint64_t)(bench.seconds * 1e9);
-    double slice = bench.seconds / 60 < 0.25 ? bench.seconds / 60 : 0.25;
-    do {
+    subject->n_rounds = 0;
+    while ((double)subject->n_rounds * slice < seconds * 0.999 &&
+           subject->n_rounds < MAX_ROUNDS)
         run_round(subject, trainers, slice);
-    } while (subject->n_rounds < MAX_ROUNDS && bench_now_ns() < end);
+    last_decision(subject->names[subject->n_variants - 1], subject->decision,
+                  sizeof(subject->decision));
     for (size_t i = 0; i < subject->n_variants; i++) {
         trainer_send(trainers[i].fd, 0);
         trainer_join(&trainers[i]);
     }
 }
 
+static void add_first(struct subject *s, double slice)
+{
+    size_t last = s->n_variants - 1, n = (size_t)(bench.first_s / slice + 0.5);
+    add(&s->first, sum_of(s, last, 0, n) / sum_of(s, 0, 0, n));
+}
+
+/* The last third is that of the partition that was found. */
+static void add_long(struct subject *s)
+{
+    size_t last = s->n_variants - 1, best = 0, n = s->n_rounds;
+    for (size_t i = 0; i < last; i++)
+        best = sum_of(s, i, 0, n) > sum_of(s, best, 0, n) ? i : best;
+    for (size_t i = 0; i < n; i++) {
+        add(&s->over_off, s->steps[last][i] / s->steps[0][i]);
+        add(&s->on_over_off, s->steps[last - 1][i] / s->steps[0][i]);
+        if (i >= n - n / 3)
+            add(&s->over_best, s->steps[last][i] / s->steps[best][i]);
+    }
+}
+
+static void run_subject(struct subject *subject)
+{
+    double slice = bench.long_s * SLICE_S / LONG_S, low, first_low, best_low;
+    run(subject, bench.long_s, slice);
+    add_long(subject);
+    add_first(subject, slice);
+    for (int i = 0; i < N_SHORT; i++) {
+        run(subject, bench.first_s, slice);
+        add_first(subject, slice);
+    }
+    double ratio = mean(&subject->over_off, &low);
+    double first = mean(&subject->first, &first_low);
+    double best = mean(&subject->over_best, &best_low);
+    printf("%s: auto over off %.3f (at least %.3f), in the first seconds %.3f (%.3f), "
+           "over the best partition %.3f (%.3f)\n    %s\n",
+           subject->name, ratio, low, first, first_low, best, best_low,
+           subject->decision);
+    fflush(stdout);
+}
+
 /* ---- subjects ---- */
-
-static void run_modes(struct subject *subject, const char *name, bool is_model)
-{
-    static const char *const modes[] = {"off", "on", "auto"};
-    static char text[YAML_BYTES];
-    *subject = (struct subject){
-        .name = name, .fetch = is_model ? "scores" : "rows", .n_variants = 3};
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(subject->names[i], sizeof(subject->names[i]), "%s-%s", name, modes[i]);
-        if (is_model)
-            model_text(name, subject->names[i], modes[i], text);
-        else
-            criteo_text(subject->names[i], modes[i], text);
-        fixture_apply(&bench.fixture, text);
-    }
-    run_subject(subject);
-    printf("%s: on %.3f, auto %.3f of what off gives\n", name,
-           bench_median(subject->ratios[1], subject->n_rounds),
-           bench_median(subject->ratios[2], subject->n_rounds));
-}
-
-static void run_chain(struct subject *subject, const struct chain *chain)
-{
-    static char text[YAML_BYTES];
-    *subject = (struct subject){.name = chain->name, .fetch = "target", .n_variants = 4};
-    for (int i = 0; i < 4; i++) {
-        snprintf(subject->names[i], sizeof(subject->names[i]), "%s-%d", chain->name, i);
-        chain_text(chain, subject->names[i], i == 3 ? "auto" : "off", i == 3 ? 0 : i,
-                   text);
-        fixture_apply(&bench.fixture, text);
-    }
-    run_subject(subject);
-    printf("%s: partitions 1, 2 and auto give %.3f, %.3f and %.3f of what partition 0 "
-           "gives; auto "
-           "%.3f of the best\n",
-           chain->name, bench_median(subject->ratios[1], subject->n_rounds),
-           bench_median(subject->ratios[2], subject->n_rounds),
-           bench_median(subject->ratios[3], subject->n_rounds),
-           bench_median(subject->of_best, subject->n_rounds));
-}
 
 #define HASHED(x)                                                                        \
     "  - {name: text, op: as_string, input: [value]}\n"                                  \
@@ -354,46 +403,99 @@ static void write_clicks(void)
     fixture_file(&bench.fixture, "clicks.csv", rows, n, bench.clicks);
 }
 
-static void write_json(struct subject *subjects)
+/* Prints `key` and `key`_low, and lowers *least to the latter. */
+static void write_sample(const char *key, const struct sample *sample, double *least)
 {
-    double least = 1e9;
+    double low, ratio = mean(sample, &low);
+    printf(", \"%s\": %.3f, \"%s_low\": %.3f", key, ratio, key, low);
+    *least = low < *least ? low : *least;
+}
+
+static void write_json(const struct subject *subjects, size_t n)
+{
+    double off = 1e9, on = 1e9, first = 1e9, best = 1e9, unused, least = 1e9;
     printf("{\"bench\": \"smartstage\", \"points\": [");
-    for (size_t i = 0; i < N_MODELS; i++) {
-        struct subject *s = &subjects[i];
-        double on = bench_median(s->ratios[1], s->n_rounds);
-        double self = bench_median(s->ratios[2], s->n_rounds);
-        least = self < least ? self : least;
-        printf("%s{\"graph\": \"%s\", \"auto_over_off\": %.3f, \"on_over_off\": %.3f}",
-               i > 0 ? ", " : "", s->name, self, on);
+    for (size_t i = 0; i < n; i++) {
+        const struct subject *s = &subjects[i];
+        double ratio = mean(&s->over_off, &unused);
+        least = ratio < least ? ratio : least;
+        printf("%s{\"graph\": \"%s\"", i > 0 ? ", " : "", s->name);
+        write_sample("auto_over_off", &s->over_off, &off);
+        write_sample("first_over_off", &s->first, &first);
+        write_sample("auto_over_best", &s->over_best, &best);
+        write_sample("on_over_off", &s->on_over_off, &on);
+        printf("}");
     }
-    for (size_t i = N_MODELS; i < N_MODELS + N_CHAINS; i++) {
-        struct subject *s = &subjects[i];
-        printf(", {\"graph\": \"%s\", \"auto_over_off\": %.3f, \"on_over_off\": %.3f, "
-               "\"auto_over_best\": %.3f}",
-               s->name, bench_median(s->ratios[3], s->n_rounds),
-               bench_median(s->ratios[2], s->n_rounds),
-               bench_median(s->of_best, s->n_rounds));
+    printf("], \"ratio\": %.3f, \"auto_over_off_low\": %.3f, \"first_over_off_low\": "
+           "%.3f, \"auto_over_best_low\": %.3f}\n",
+           least, off, first, best);
+}
+
+static bool is_wanted(const char *name)
+{
+    const char *graphs = getenv("STAGER_BENCH_GRAPHS");
+    size_t n = strlen(name);
+    for (const char *s = graphs; s != NULL && *s != '\0';) {
+        size_t bytes = strcspn(s, ",");
+        if (bytes == n && strncmp(s, name, n) == 0)
+            return true;
+        s += bytes + (s[bytes] == ',');
     }
-    printf("], \"ratio\": %.3f}\n", least);
+    return graphs == NULL;
+}
+
+static size_t list_subjects(struct subject *subjects)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_MODELS + N_CHAINS; i++) {
+        const struct chain *chain = i < N_MODELS ? NULL : &chains[i - N_MODELS];
+        const char *name = chain != NULL ? chain->name : models[i];
+        bool is_model = chain == NULL && strcmp(name, "criteo") != 0;
+        if (!is_wanted(name))
+            continue;
+        subjects[n] = (struct subject){.name = name,
+                                       .chain = chain,
+                                       .is_model = is_model,
+                                       .fetch = chain != NULL ? "target"
+                                                : is_model    ? "scores"
+                                                              : "rows",
+                                       .n_variants = chain != NULL ? 4 : 3};
+        for (size_t k = 0; k < subjects[n].n_variants; k++)
+            snprintf(subjects[n].names[k], sizeof(subjects[n].names[k]), "%s-%zu", name,
+                     k);
+        n++;
+    }
+    if (n == 0)
+        bench_die("STAGER_BENCH_GRAPHS names no graph");
+    return n;
+}
+
+/* The seconds of one variant in the long run, of all that there is to measure. */
+static double long_seconds(const struct subject *subjects, size_t n, double seconds)
+{
+    double runs = 0;
+    for (size_t i = 0; i < n; i++)
+        runs += (double)subjects[i].n_variants * (1 + N_SHORT * FIRST_S / LONG_S);
+    return seconds / runs;
 }
 
 int main(int argc, char **argv)
 {
     static struct subject subjects[N_MODELS + N_CHAINS];
     struct bench_options options;
-    bench_options_parse(argc, argv, 90, "steps per second with smart_stage off, on, auto",
-                        &options);
-    bench.seconds = options.seconds / (double)(N_MODELS + N_CHAINS);
+    bench_options_parse(argc, argv, 2600,
+                        "steps per second with smart_stage off, on, auto", &options);
+    size_t n = list_subjects(subjects);
+    bench.long_s = long_seconds(subjects, n, options.seconds);
+    bench.first_s = bench.long_s * FIRST_S / LONG_S;
     fixture_start(&bench.fixture, "memory_budget: 1GiB\n");
     write_clicks();
     criteo_file(CRITEO_ROWS, ',', bench.rows);
-    for (size_t i = 0; i < N_MODELS; i++)
-        run_modes(&subjects[i], models[i], strcmp(models[i], "criteo") != 0);
-    for (size_t i = 0; i < N_CHAINS; i++)
-        run_chain(&subjects[N_MODELS + i], &chains[i]);
+    for (size_t i = 0; i < n; i++)
+        run_subject(&subjects[i]);
     fixture_finish(&bench.fixture);
     unlink(bench.rows);
     if (options.json)
-        write_json(subjects);
+        write_json(subjects, n);
     return 0;
 }

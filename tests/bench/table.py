@@ -204,7 +204,10 @@ def write(done, to):
     print("# Measured\n", file=to)
     print(f"{datetime.date.today()}, {machine()}. The median of the runs, and the least and the most.\n\n"
           "Made by `tests/bench/table.py build`. A ratio is taken within one run; `_ns` are latencies, `_per_s` rates, and\n"
-          "`baseline_` is the program compared with. The [README](../../README.md) describes the first ones.", file=to)
+          "`baseline_` is the program compared with. The [README](../../README.md) describes the first ones.\n\n"
+          "`smart_stage: auto` against `off` and the best partition, as lower bounds of 95 % confidence intervals, on a quiet\n"
+          "machine, with one core busy and under a CPU quota: `tests/bench/smartstage.py build` takes 130 minutes and ends with\n"
+          "a table; `--minutes 20 --graphs dien,criteo` is a part of it. Nothing else should run meanwhile.", file=to)
     goals(done, to)
     for bench in done.values():
         print(f"\n## {bench.name}\n\n{bench.about}\n\n`{bench.shown}`, {bench.runs} "
