@@ -836,6 +836,59 @@ static void a_rewind_begins_at_the_first_file_again(void)
     free(text);
 }
 
+/* The interleave counts the records of each file by its index. */
+static void a_skip_over_files_in_turn_is_exact(void)
+{
+    for (size_t i = 0; i < N_KINDS; i++) {
+        char name[16], *text = pipeline(INTERLEAVED, kinds[i].reader);
+        struct run run;
+        uint64_t n_errors = 0;
+        for (int k = 0; k < 3; k++) {
+            snprintf(name, sizeof(name), "data%d", k);
+            free(write_file(&kinds[i], name, FILE_BYTES / (1 + k), 60 + k).at);
+        }
+        run = unbroken(text);
+        configure();
+        read_all(text, &n_errors);
+        for (uint64_t to = 1; to < run.n; to += run.n / 5) {
+            struct reading reading;
+            uint64_t at = 0;
+            reading_open(&reading, text);
+            reading.dataset->is_clean = n_errors == 0;
+            skip(&reading, &run, &at, to);
+            compare(&reading, &run, &at, COMPARED);
+            reading_close(&reading);
+        }
+        stg_index_finish();
+        free(run.at);
+        free(text);
+    }
+}
+
+static void the_records_of_files_are_counted_by_their_indexes(void)
+{
+    char *text = pipeline(PLAIN, kinds[2].reader); /* without errors */
+    uint64_t errors, n = 0, left = 0;
+    struct reading reading;
+    for (int k = 0; k < 2; k++)
+        free(write_file(&kinds[2], k == 0 ? "data0" : "data1", FILE_BYTES, 70 + k).at);
+    configure();
+    n = read_all(text, &errors);
+    reading_open(&reading, text);
+    reading.dataset->is_clean = true;
+    CHECK(stg_iter_left(reading.dataset->last, UINT64_MAX, &left));
+    CHECK_INT(left, n);
+    CHECK_INT(reading.dataset->indexes.offset, 0); /* nothing was read */
+    struct run run = unbroken(text);               /* what is counted is still to come */
+    uint64_t at = 0;
+    compare(&reading, &run, &at, UINT64_MAX);
+    CHECK_INT(at, n);
+    reading_close(&reading);
+    stg_index_finish();
+    free(run.at);
+    free(text);
+}
+
 static void a_skip_of_fixed_length_records_reads_none_of_them(void)
 {
     char *text =
@@ -872,6 +925,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_damaged_index_costs_a_replay_and_is_built_anew, 60),
     TEST_SLOW(an_index_whose_places_are_wrong_is_refuted_by_the_file, 60),
     TEST(a_rewind_begins_at_the_first_file_again),
+    TEST_SLOW(a_skip_over_files_in_turn_is_exact, 60),
+    TEST(the_records_of_files_are_counted_by_their_indexes),
     TEST(a_skip_of_fixed_length_records_reads_none_of_them),
 };
 
