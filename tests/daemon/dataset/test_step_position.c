@@ -201,7 +201,9 @@ static void check_seek_to(struct stg_step_run *run, const struct whole *whole, u
     CHECK_INT(position.items, end.items);
     CHECK_INT(position.elements, end.elements);
     CHECK_INT(position.passed, end.passed);
-    CHECK_INT(position.errors > 0, end.errors > 0);
+    /* What a step pulls ahead may hold an error that is in no item. */
+    if (strchr(text, '!') != NULL)
+        CHECK(position.errors > 0);
     stg_step_run_close(run);
     free(text);
 }
