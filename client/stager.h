@@ -174,6 +174,15 @@ struct stager_options {
     uint32_t n_fields, n_fetches;
     uint32_t intra_op_threads_num; /* see inter_op_threads_num */
     uint32_t reserved0;
+    /* The text of stager_state: the stream begins after what that stream had returned.
+     * stager_open waits until the dataset is there, and fails if it cannot be. */
+    const char *state;
+    uint32_t rank;       /* under round_robin: which batch of each round this client gets,
+                            from 0; only with world_size */
+    uint32_t world_size; /* num_clients of the pipeline, if each client names its rank; 0:
+                            ranks are the order of joining */
+    const char *resume;  /* "approximate": states are allowed where they are not exact,
+                            because batches depend on timing; NULL: "exact" */
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three
@@ -237,8 +246,11 @@ struct stager_batch_info {
     uint32_t slice;        /* number of this slice in the staged batch, from 0 */
     uint32_t n_slices;     /* slices of the staged batch; 1: it is not split */
     uint64_t feed_version; /* which values of stager_feed the batch was made with */
-    uint64_t run_id; /* identifies the run: new when a pipeline is applied, replaced or
-                        loaded at a daemon's start, and for each private run */
+    uint64_t run_id;   /* identifies the run: new when a pipeline is applied, replaced or
+                          loaded at a daemon's start, and for each private run */
+    uint64_t position; /* of the dataset in its pass, after the batch (under round_robin:
+                          after its round): the elements that the last batching step has
+                          taken, or the items if there is none */
 };
 
 /* Counters of a stream since it was opened. */
@@ -265,6 +277,20 @@ struct stager_stream_info {
     uint64_t dropped_rows;    /* rows of those batches */
 };
 
+/* Room for the text of every state. */
+#define STAGER_STATE_BYTES 1024
+
+/* Writes the state of the stream: where it is after the batches that stager_next has
+ * returned. The text is JSON with a NUL. Makes no system call. A state loads into any
+ * number of clients, with other batch sizes, threads and capacities; the pipeline and
+ * the files of the pass must be the same. Under round_robin all clients have the same
+ * state at the same step. Errors:
+ *   FAILED_PRECONDITION: batches depend on timing (the text has the reason), and the
+ *     stream was not opened with resume "approximate"; or the stream began in the middle
+ *     of a pass and has returned nothing.
+ *   INVALID_ARGUMENT: the text needs more than `bytes`. */
+int stager_state(struct stager_stream *stream, char *buf, size_t bytes);
+
 /* Connects to the daemon for requests. runtime_dir: as in stager_options. The caller
  * calls stager_disconnect. Errors: UNAVAILABLE "cannot reach stagerd at PATH: … start
  * it with …". FAILED_PRECONDITION: client and daemon have no protocol version in
@@ -286,6 +312,11 @@ void stager_disconnect(struct stager *client);
  *     library does not know; batch_size does not divide the pipeline's, or a tensor has
  *     no rows to slice; client_id is too long; device is not a valid name, or excludes
  *     another option.
+ *   FAILED_PRECONDITION: the state is of another pipeline, or of other files, and the
+ * text names the difference; or clients of the same round loaded another state.
+ *   INVALID_ARGUMENT: the state is truncated, edited, or of a newer release.
+ *   OUT_OF_RANGE: the pass has fewer elements than the state.
+ *   RESOURCE_EXHAUSTED: other clients are in the run, and would be rewound.
  *   FAILED_PRECONDITION: a client_id returns in the middle of a pass and asks for more
  *     than it had before; or a fetch needs a node that this build does not have and
  *     that stagerd may not compute instead (the text has the node and the reason).

@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 #define STG_LAYOUT_MAJOR 1
-#define STG_LAYOUT_MINOR 0
+#define STG_LAYOUT_MINOR 1 /* 1: places of a ring page, data of a batch header */
 
 #define STG_MAGIC_RING 0x474e4952474754ull    /* "TGGRING" */
 #define STG_MAGIC_CONTROL 0x4c525443474754ull /* "TGGCTRL" */
@@ -102,11 +102,14 @@ enum stg_descriptor_kind {
 };
 
 #define STG_DESCRIPTOR_REDELIVERED 1u
+/* An error item: items before it are not assigned yet. The stream stays at its place. */
+#define STG_DESCRIPTOR_CARRIED 2u
 
 /* One cache line. The daemon fills it before `head` passes it, and does not change it
  * while the lease lives. Writers of the ring page:
  *
  *   side    calls                    changes
+ *   daemon  stg_ring_place           the places of the slot at head
  *   daemon  stg_ring_push            the slot at head, then head (release)
  *   daemon  stg_ring_finish          final, then as push; nothing afterwards
  *   daemon  stg_ring_revoke          revoked (release), after stg_ring_finish
@@ -131,6 +134,19 @@ struct stg_descriptor {
 static_assert(sizeof(struct stg_descriptor) == 64, "ABI");
 static_assert(offsetof(struct stg_descriptor, offset) == 24, "ABI");
 static_assert(offsetof(struct stg_descriptor, device) == 52, "ABI");
+
+/* A place in a pass: the position of the dataset (struct stg_position), the iteration of
+ * the outermost repeat, and the number in it of the item that follows, unless that is the
+ * first one of another iteration. All 0: the start of the pass. */
+struct stg_pass_place {
+    uint64_t items;
+    uint64_t elements;
+    uint64_t epoch;
+    uint64_t index;
+    uint32_t passed;
+    uint32_t has_errors; /* 0: no step has met an error so far */
+};
+static_assert(sizeof(struct stg_pass_place) == 40, "ABI");
 
 #define STG_FINAL_TEXT_BYTES 1008
 
@@ -159,6 +175,9 @@ struct stg_ring_page {
     _Atomic uint64_t dropped_rows;    /* in those batches */
     _Alignas(64) struct stg_final final;
     _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
+    /* Where the stream is after the item of the entry of the same index; under
+     * round_robin after its round. Since layout 1.1. */
+    struct stg_pass_place places[STG_RING_ENTRIES];
 };
 static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
 static_assert(offsetof(struct stg_ring_page, revoked) == 72, "ABI");
@@ -168,6 +187,7 @@ static_assert(offsetof(struct stg_ring_page, dropped_batches) == 136, "ABI");
 static_assert(offsetof(struct stg_ring_page, dropped_rows) == 144, "ABI");
 static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
+static_assert(offsetof(struct stg_ring_page, places) == 33984, "ABI");
 static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");
 
 /* ---- control page: client -> daemon. The daemon treats every byte as hostile. ---- */
@@ -280,6 +300,15 @@ static_assert(offsetof(struct stg_trace_page, tracks) % 64 == 0, "ABI");
 
 enum stg_batch_kind { STG_BATCH_TENSORS = 1, STG_BATCH_ERROR = 2 };
 
+/* Which files a pass reads: sums over them, so that one that was added, or that has
+ * another size, can be found. All 0: not known. */
+struct stg_data_identity {
+    uint64_t n_files;
+    uint64_t bytes; /* of local files */
+    uint64_t names; /* sum of hashes of their paths, below the folder of their pattern */
+    uint64_t sum;   /* likewise, of path and size */
+};
+
 struct stg_batch_header {
     uint32_t magic;
     uint16_t major;
@@ -303,10 +332,14 @@ struct stg_batch_header {
     uint32_t error_offset;
     uint32_t error_bytes;
     uint32_t reserved0;
-    uint64_t run_id; /* with number, unique for each batch */
-    uint64_t reserved1[14];
+    uint64_t run_id;               /* with number, unique for each batch */
+    struct stg_data_identity data; /* of its pass; since layout 1.1, as what follows */
+    struct stg_pass_place before;  /* the item; under round_robin: its round */
+    uint64_t reserved1[5];
 };
 static_assert(sizeof(struct stg_batch_header) == 256, "ABI");
+static_assert(offsetof(struct stg_batch_header, data) == 144, "ABI");
+static_assert(offsetof(struct stg_batch_header, before) == 176, "ABI");
 
 /* A tensor by itself is VALUES. A ragged feature is VALUES, ROW_SPLITS in a row; a sparse
  * one VALUES, INDICES, DENSE_SHAPE. */

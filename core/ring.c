@@ -62,6 +62,11 @@ static void publish(struct stg_ring_writer *writer,
     atomic_store_explicit(&page->head, ++writer->head, memory_order_release);
 }
 
+void stg_ring_place(struct stg_ring_writer *writer, const struct stg_pass_place *place)
+{
+    writer->page->places[writer->head % STG_RING_ENTRIES] = *place;
+}
+
 void stg_ring_push(struct stg_ring_writer *writer,
                    const struct stg_descriptor *descriptor)
 {
@@ -256,6 +261,16 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
         return false;
     *ret = reader->page->entries[reader->cursor % STG_RING_ENTRIES];
     reader->cursor++;
+    return true;
+}
+
+bool stg_ring_last_place(const struct stg_ring_reader *reader, struct stg_pass_place *ret)
+{
+    const struct stg_ring_page *page = reader->page;
+    uint32_t version = atomic_load_explicit(&page->header.version, memory_order_relaxed);
+    if ((version & 0xffff) < 1 || reader->cursor == 0)
+        return false;
+    *ret = page->places[(reader->cursor - 1) % STG_RING_ENTRIES];
     return true;
 }
 

@@ -27,6 +27,9 @@ struct stg_ring_writer {
     bool finished;
 };
 
+/* Sets the place after the next descriptor. */
+void stg_ring_place(struct stg_ring_writer *writer, const struct stg_pass_place *place);
+
 /* Publishes one descriptor. Ignored after stg_ring_finish. */
 void stg_ring_push(struct stg_ring_writer *writer,
                    const struct stg_descriptor *descriptor);
@@ -112,6 +115,11 @@ bool stg_ring_ready(const struct stg_ring_reader *reader);
 
 /* Copies the next descriptor to ret. Returns false if there is none. */
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
+
+/* Copies the place after the descriptor that was taken last. Returns false if the
+ * daemon's layout has none. */
+bool stg_ring_last_place(const struct stg_ring_reader *reader,
+                         struct stg_pass_place *ret);
 
 /* Returns true once for each stg_ring_want_doorbell, if at most `few` descriptors are
  * ready: the caller then sends the doorbell. Executes a full fence first. */

@@ -184,6 +184,10 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->batch_size = from->batch_size;
     open->has_batch_size = from->batch_size != 0;
     open->wants_device = open->has_wants_device = from->wants_device;
+    open->state = (char *)from->state;
+    open->approximate = open->has_approximate = from->approximate;
+    STG_PUT(open, rank, from->rank);
+    STG_PUT(open, world_size, from->world_size);
     if (from->has_fields)
         open->fields = names_fill(&parts->fields, from->fields, from->n_fields);
     if (from->has_fetches)
@@ -392,6 +396,10 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->named = from->named != 0;
     ret->batch_size = from->batch_size;
     ret->wants_device = from->wants_device != 0;
+    ret->state = from->state;
+    ret->approximate = from->approximate != 0;
+    ret->rank = from->rank;
+    ret->world_size = from->world_size;
     ret->has_fields = from->fields != NULL;
     ret->has_fetches = from->fetches != NULL;
     if (ret->has_fields) {

@@ -14,9 +14,11 @@
 #define STG_MESSAGE_MAX_BYTES 65536u
 /* The maximum length of a pipeline file, which must fit in one message. */
 #define STG_TEXT_MAX_BYTES 61440u
-/* Since version 2, an open takes effect only with the join after it. */
+/* Since version 2, an open takes effect only with the join after it. Since version 3, an
+ * open may have a state. */
 #define STG_PROTOCOL_MIN 2u
-#define STG_PROTOCOL_MAX 2u
+#define STG_PROTOCOL_MAX 3u
+#define STG_PROTOCOL_STATE 3u
 
 enum stg_request_kind {
     STG_REQUEST_NONE = 0,
@@ -76,6 +78,10 @@ struct stg_request {
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
     bool wants_device;   /* open: the memory of the pipeline on a GPU, if it has any */
+    const char *state;   /* open: text of the state to begin at; NULL: none */
+    bool approximate;    /* open: also where a state is not exact */
+    uint32_t rank;       /* open, round_robin: of world_size */
+    uint32_t world_size; /* open; 0: ranks are the order of joining */
     bool has_fields;     /* open; false: all features */
     const char *const *fields;
     size_t n_fields;
@@ -257,6 +263,7 @@ struct stg_reply {
     size_t n_advice;
     uint64_t max_batch_bytes, memory_bytes;
     bool unchanged;
+    const char *reproducible; /* check, apply: "yes" or the reason; "": not told */
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;
@@ -280,11 +287,17 @@ struct stg_reply {
     uint64_t device_bytes; /* 0: the reply has no memory on a GPU */
     uint32_t device_number;
     const void *device_uuid;    /* STG_WIRE_UUID_BYTES; NULL: none */
-    uint64_t feed_version;      /* feed */
-    const char *function;       /* work: "module:name"; boundary is its result's schema */
-    uint64_t seed;              /* work */
-    bool pure;                  /* work */
-    uint64_t page_bytes;        /* trace */
+    const char *signature;      /* open: of the pipeline, for states */
+    const char *irreproducible; /* open: the reason that states are not exact; "": they
+                                   are */
+    uint64_t begins_pass;  /* open: 1 plus the pass at whose start it begins; 0: the first
+                              batch has the place */
+    uint64_t skip_rows;    /* open, with a state: rows that were taken already */
+    uint64_t feed_version; /* feed */
+    const char *function;  /* work: "module:name"; boundary is its result's schema */
+    uint64_t seed;         /* work */
+    bool pure;             /* work */
+    uint64_t page_bytes;   /* trace */
     const unsigned char *token; /* new_token: STG_TOKEN_BYTES */
     uint32_t seconds;
     const char *admin_url, *events_url;

@@ -64,6 +64,7 @@ static int pipeline_fill(const struct stg_reply *from, struct stg_bump *bump,
     STG_PUT(p, max_batch_bytes, from->max_batch_bytes);
     STG_PUT(p, memory_bytes, from->memory_bytes);
     STG_PUT(p, unchanged, from->unchanged);
+    p->reproducible = stg_wire_optional(from->reproducible);
     p->advice = (char **)from->advice;
     p->n_advice = from->n_advice;
     to->pipeline = p;
@@ -138,6 +139,10 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     STG_PUT(open, wants_reports, from->wants_reports);
     STG_PUT(open, asks, from->asks);
     device_fill(from, open);
+    open->signature = stg_wire_optional(from->signature);
+    open->irreproducible = stg_wire_optional(from->irreproducible);
+    STG_PUT(open, begins_pass, from->begins_pass);
+    STG_PUT(open, skip_rows, from->skip_rows);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -347,6 +352,7 @@ static int pipeline_take(const Stager__PipelineReply *from, struct stg_bump *bum
     ret->max_batch_bytes = from->max_batch_bytes;
     ret->memory_bytes = from->memory_bytes;
     ret->unchanged = from->unchanged != 0;
+    ret->reproducible = stg_wire_taken(from->reproducible);
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 
@@ -411,6 +417,10 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->unwatched = from->unwatched != 0;
     ret->wants_reports = from->wants_reports != 0;
     ret->asks = from->asks != 0;
+    ret->signature = stg_wire_taken(from->signature);
+    ret->irreproducible = stg_wire_taken(from->irreproducible);
+    ret->begins_pass = from->begins_pass;
+    ret->skip_rows = from->skip_rows;
     int rc = device_take(from, ret, err);
     if (rc == 0)
         rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);

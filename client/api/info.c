@@ -10,9 +10,9 @@
 #include "client/transport/sized.h"
 
 /* A field that later fills padding would not change the size: there is none. */
-static_assert(sizeof(struct stager_options) == STG_SIZE_TO(stager_options, reserved0) &&
+static_assert(sizeof(struct stager_options) == STG_SIZE_TO(stager_options, resume) &&
                   sizeof(struct stager_batch_info) ==
-                      STG_SIZE_TO(stager_batch_info, run_id) &&
+                      STG_SIZE_TO(stager_batch_info, position) &&
                   sizeof(struct stager_stream_info) ==
                       STG_SIZE_TO(stager_stream_info, dropped_rows) &&
                   sizeof(struct stager_gpu_info) ==

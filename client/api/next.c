@@ -7,7 +7,18 @@
 #include "client/run/run.h"
 #include "client/stager.h"
 #include "client/stream/leased.h"
+#include "client/stream/progress.h"
 #include "client/stream/take.h"
+
+/* On a device the batches ahead are not the trainer's yet, nor is the error behind them.
+ */
+static void note_progress(struct stager_stream *stream, const struct stager_batch *batch)
+{
+    if (batch != NULL)
+        stg_progress_batch(stream, batch);
+    else if (!stg_copier_is_ahead(stream))
+        stg_progress_error(stream);
+}
 
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret)
@@ -20,6 +31,7 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
     rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
                                 : stg_stream_take(stream, timeout_millis, ret);
     stream->n_batches += rc == 0;
+    note_progress(stream, rc == 0 ? *ret : NULL);
     if (rc == -STAGER_OUT_OF_RANGE) {
         int late = stg_computer_synchronize(stream);
         rc = late < 0 ? late : rc;
@@ -75,6 +87,7 @@ int stager_rewind(struct stager_stream *stream)
                        "pass %llu of pipeline %s is not over: take its batches first",
                        (unsigned long long)(stream->passes - 1), stream->name);
     stream->at_end = false;
+    stg_progress_rewind(stream);
     stg_control_want_pass(&stream->control, ++stream->passes);
     stg_stream_ring_doorbell(stream);
     return 0;

@@ -17,6 +17,7 @@
 #include "client/run/run.h"
 #include "client/stager.h"
 #include "client/stream/leased.h"
+#include "client/stream/progress.h"
 #include "client/stream/slice.h"
 #include "client/stream/stream.h"
 #include "client/stream/view.h"
@@ -28,6 +29,12 @@
 
 /* A pipeline may be replaced while it is looked at. */
 #define MAX_ASKED 8
+
+/* A run may end during an open, because another client loads a state. */
+#define MAX_OPENED 4
+
+/* A dataset may go to a state record by record. */
+#define SEEK_NS 3605000000000
 
 /* The last one where there is memory on a device. */
 enum { FD_SEGMENT, FD_RING, FD_CONTROL, N_FDS, FD_DEVICE = N_FDS, MAX_FDS };
@@ -82,8 +89,9 @@ static int call_open(struct stager *client, struct stg_request *request,
     request->has_unsupported = true;
     int rc = 0;
     for (int i = 0; rc == 0; i++) {
-        rc = stg_client_call(client, request, STG_OPEN_NS, ret, fds, max_fds, ret_n_fds,
-                             err);
+        rc = stg_client_call(client, request,
+                             request->state != NULL ? SEEK_NS : STG_OPEN_NS, ret, fds,
+                             max_fds, ret_n_fds, err);
         if (rc < 0 || !ret->asks)
             break;
         rc = i < MAX_ASKED ? look(client, ret, &asked, request, err)
@@ -210,6 +218,10 @@ static int attach(struct stager_stream *stream, const char *name,
         .has_fetches = options->fetches != NULL,
         .fetches = options->fetches,
         .n_fetches = options->fetches != NULL ? options->n_fetches : 0,
+        .state = options->state,
+        .approximate = stream->is_approximate,
+        .rank = options->rank,
+        .world_size = options->world_size,
     };
     struct stg_reply reply;
     int fds[MAX_FDS];
@@ -230,6 +242,8 @@ static int attach(struct stager_stream *stream, const char *name,
         rc = stg_leases_init(stream, reply.max_in_flight, err);
     if (rc == 0)
         rc = keep_reply(stream, &reply, err);
+    if (rc == 0)
+        rc = stg_progress_begin(stream, &reply, options, err);
     if (rc == 0)
         rc = stg_fields_init(stream, options, err);
     if (rc == 0 && stream->copier != NULL)
@@ -280,13 +294,17 @@ static int check_options(const char *name, const struct stager_options *options,
                        "inter_op_threads_num is %u and intra_op_threads_num is %u; the "
                        "maximum of each is %u",
                        inter_op, intra_op, MAX_THREADS);
-    int rc = check_names("field", options->fields, options->n_fields, err);
+    int rc = stg_progress_check(options, err);
+    if (rc == 0)
+        rc = check_names("field", options->fields, options->n_fields, err);
     return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);
 }
 
+/* *ret_again: the run ended between open and join, because another client loaded a
+ * state. */
 static int open_stream(struct stager *client, const char *name,
-                       const struct stager_options *options, struct stager_stream **ret,
-                       struct stg_err *err)
+                       const struct stager_options *options, bool *ret_again,
+                       struct stager_stream **ret, struct stg_err *err)
 {
     struct sockaddr_un address;
     int rc = check_options(name, options, err);
@@ -304,6 +322,8 @@ static int open_stream(struct stager *client, const char *name,
     stream->spin_ns = options->spin_ns;
     stream->batch_size = options->batch_size;
     stream->copy_on_write = options->copy_on_write != 0;
+    stream->is_approximate =
+        options->resume != NULL && strcmp(options->resume, "approximate") == 0;
     stream->inter_op_threads_num = options->inter_op_threads_num;
     stream->intra_op_threads_num = options->intra_op_threads_num;
     rc = stg_guard_create(&stream->guard, err);
@@ -311,10 +331,17 @@ static int open_stream(struct stager *client, const char *name,
         rc = stg_copier_create(options, &stream->copier, err);
     if (rc == 0)
         rc = stg_client_connect(&address, &stream->client, err);
+    if (rc == 0 && options->state != NULL && stream->client->version < STG_PROTOCOL_STATE)
+        rc = stg_err(err, -STAGER_FAILED_PRECONDITION,
+                     "stagerd %s cannot begin at a state (protocol %u): use stagerd of "
+                     "this release (%s) or a later one",
+                     stream->client->daemon, stream->client->version, STAGER_RELEASE);
     if (rc == 0)
         rc = attach(stream, name, options, err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = join(stream, err);
+        *ret_again = rc == -STAGER_ABORTED;
+    }
     if (rc < 0) {
         stager_close(stream);
         return rc;
@@ -333,7 +360,12 @@ int stager_open(struct stager *client, const char *name,
                  ? 0
                  : stg_sized_read(options, STG_SIZE_TO(stager_options, reserved0),
                                   sizeof(known), "stager_options", &known, err);
-    return rc < 0 ? rc : open_stream(client, name, &known, ret, err);
+    bool again = rc == 0;
+    for (int i = 0; again && i < MAX_OPENED; i++) {
+        again = false;
+        rc = open_stream(client, name, &known, &again, ret, err);
+    }
+    return rc;
 }
 
 /* ---- close ---- */

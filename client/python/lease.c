@@ -154,7 +154,7 @@ static PyObject *lease_info(PyObject *self, PyObject *ignored)
     struct stager_batch_info info = {.struct_size = sizeof(info)};
     stager_batch_info(batch, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sK sK sK sK sK sI sO sI sI sK sK}", "generation",
+        "{sK sK sK sK sK sK sK sK sK sI sO sI sI sK sK sK}", "generation",
         (unsigned long long)info.generation, "number", (unsigned long long)info.number,
         "pass", (unsigned long long)info.pass, "epoch", (unsigned long long)info.epoch,
         "index", (unsigned long long)info.index, "n_dropped",
@@ -163,7 +163,7 @@ static PyObject *lease_info(PyObject *self, PyObject *ignored)
         (unsigned long long)info.assigned_ns, "n_tensors", info.n_tensors, "redelivered",
         info.redelivered ? Py_True : Py_False, "slice", info.slice, "n_slices",
         info.n_slices, "feed_version", (unsigned long long)info.feed_version, "run_id",
-        (unsigned long long)info.run_id);
+        (unsigned long long)info.run_id, "position", (unsigned long long)info.position);
 }
 
 static PyObject *get_number(PyObject *self, void *ignored)

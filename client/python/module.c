@@ -3,6 +3,7 @@
  * The module stager._core: its types and its functions.
  */
 #include "client/python/binding.h"
+#include "core/state.h"
 
 /* ---- functions ---- */
 
@@ -28,6 +29,21 @@ static PyObject *gpu_info(PyObject *module, PyObject *argument)
         "register_read_only", PyBool_FromLong(gpu.register_read_only != 0), "ipc",
         PyBool_FromLong(gpu.ipc != 0), "memory_fds", PyBool_FromLong(gpu.memory_fds != 0),
         "mps", PyBool_FromLong(gpu.mps != 0));
+}
+
+/* Checks the text of a state as far as that needs no daemon. */
+static PyObject *check_state(PyObject *module, PyObject *argument)
+{
+    struct stg_state ignored;
+    struct stg_err err = {0};
+    Py_ssize_t bytes;
+    const char *text = PyUnicode_AsUTF8AndSize(argument, &bytes);
+    if (text == NULL)
+        return NULL;
+    int rc = stg_state_read(text, (size_t)bytes, &ignored, &err);
+    if (rc < 0)
+        return stg_py_raise(PyModule_GetState(module), rc, err.text);
+    Py_RETURN_NONE;
 }
 
 /* ---- the module ---- */
@@ -87,6 +103,7 @@ static PyMethodDef functions[] = {
      "request(kind, runtime_dir, name, text, file, replace, if_generation, script, "
      "script_run) -> JSON"},
     {"gpu", gpu_info, METH_O, "gpu(number) -> what it is"},
+    {"check_state", check_state, METH_O, "Checks the text of a state."},
     {"tell_end", stg_py_tell_end, METH_VARARGS,
      "tell_end(channel, status): how the worker of that channel ended."},
     {NULL, NULL, 0, NULL},

@@ -111,13 +111,15 @@ static int open_stream(const char *name, struct stager_options *options, PyObjec
 static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     const char *name, *runtime_dir, *client_id, *gpu;
-    unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op;
+    unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op, rank,
+        world_size;
     int private_run, manual_ack, writable;
+    const char *state, *resume;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOOII", &name, &runtime_dir, &client_id,
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzII", &name, &runtime_dir, &client_id,
                           &max_in_flight, &private_run, &manual_ack, &batch_size,
                           &writable, &gpu, &gpu_capacity, &fields, &fetches, &inter_op,
-                          &intra_op))
+                          &intra_op, &state, &resume, &rank, &world_size))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
@@ -130,7 +132,11 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .device = gpu,
                                      .device_capacity = gpu_capacity,
                                      .inter_op_threads_num = inter_op,
-                                     .intra_op_threads_num = intra_op};
+                                     .intra_op_threads_num = intra_op,
+                                     .state = state,
+                                     .resume = resume,
+                                     .rank = rank,
+                                     .world_size = world_size};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;
@@ -513,6 +519,15 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         (unsigned long long)info.dropped_rows);
 }
 
+/* Of a closed stream too. */
+static PyObject *stream_state(PyObject *object, PyObject *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    char text[STAGER_STATE_BYTES];
+    int rc = stager_state(self->stream, text, sizeof(text));
+    return rc == 0 ? PyUnicode_FromString(text) : raise_last(self, rc);
+}
+
 static PyObject *stream_run_where(PyObject *object, PyObject *ignored)
 {
     struct stg_py_stream *self = (struct stg_py_stream *)object;
@@ -593,6 +608,7 @@ static PyMethodDef methods[] = {
      "feed(name, dtype, shape, data, offsets) -> feed_version"},
     {"run", stream_run, METH_VARARGS, "run(lease, fetches, feeds) -> list of Tensor"},
     {"info", stream_info, METH_NOARGS, "Its counters, as a dict."},
+    {"state", stream_state, METH_NOARGS, "Its state, as JSON."},
     {"run_where", stream_run_where, METH_NOARGS, "Where it ran last, and why."},
     {"held", stream_held, METH_NOARGS, "Numbers of the batches in hand."},
     {"schema", stream_schema, METH_NOARGS, "[(name, dtype, shape)], None: not known."},
@@ -614,7 +630,7 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
     {Py_tp_doc, (void *)(uintptr_t) "Stream(name, runtime_dir, client_id, max_in_flight, "
-                                    "private_run, manual_ack, batch_size, writable)"},
+                                    "private_run, manual_ack, batch_size, writable, …)"},
     {0, NULL},
 };
 

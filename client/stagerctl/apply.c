@@ -74,6 +74,10 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
         printf("  at most %s a batch, %s of shared memory in all\n",
                stg_ctl_bytes(reply->max_batch_bytes, batch, sizeof(batch)),
                stg_ctl_bytes(reply->memory_bytes, memory, sizeof(memory)));
+    if (!is_applied && reply->reproducible[0] != '\0')
+        printf(
+            "  reproducible: %s%s\n",
+            strcmp(reply->reproducible, "yes") == 0 ? "" : "no: ", reply->reproducible);
     for (size_t i = 0; i < reply->n_advice; i++)
         printf("  %s%s\n",
                has_word(reply->advice[i]) ? "" : "advice: ", reply->advice[i]);

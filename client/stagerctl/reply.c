@@ -41,6 +41,8 @@ void stg_reply_definition_json(struct stg_json_writer *json,
     boundary_json(json, &reply->boundary);
     stg_json_put_uint(json, "max_batch_bytes", reply->max_batch_bytes);
     stg_json_put_uint(json, "memory_bytes", reply->memory_bytes);
+    if (reply->reproducible[0] != '\0')
+        stg_json_put_string(json, "reproducible", reply->reproducible);
     stg_json_key(json, "advice");
     stg_json_array_begin(json);
     for (size_t i = 0; i < reply->n_advice; i++)

@@ -107,6 +107,7 @@ struct stg_leased *stg_leased_take(struct stager_stream *stream,
         .device = d->device,
         .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
     };
+    stg_ring_last_place(&stream->ring, &leased->place);
     stream->held++;
     if (stream->copy_on_write) /* drops pages that were written after the last release */
         stg_map_forget(&stream->segment, base, d->length);

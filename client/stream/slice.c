@@ -169,8 +169,12 @@ int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
         return stg_err_prefix(err, rc, "batch %" PRIu64, leased->number);
     leased->n_rows = rows;
     leased->next_slice = 0;
-    leased->n_slices = (uint32_t)((rows + batch_size - 1) / batch_size);
-    if (leased->n_slices == 0) /* a batch without rows is a slice without rows */
+    leased->first_row =
+        stream->skip_rows < (uint64_t)rows ? (int64_t)stream->skip_rows : rows;
+    stream->skip_rows -= (uint64_t)leased->first_row;
+    leased->n_slices =
+        (uint32_t)((rows - leased->first_row + batch_size - 1) / batch_size);
+    if (rows == 0) /* a batch without rows is a slice without rows */
         leased->n_slices = 1;
     stream->n_slices = leased->n_slices;
     return 0;
@@ -329,7 +333,7 @@ static int grow_scratch(struct stager_batch *batch, size_t n, struct stg_err *er
 int stg_slice_make(struct stager_batch *batch, uint32_t batch_size, struct stg_err *err)
 {
     struct stg_leased *leased = batch->leased;
-    int64_t first = (int64_t)leased->next_slice * batch_size;
+    int64_t first = leased->first_row + (int64_t)leased->next_slice * batch_size;
     int64_t n = leased->n_rows - first < batch_size ? leased->n_rows - first : batch_size;
     size_t n_scratch;
     int rc = grow_windows(

@@ -16,7 +16,8 @@ int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
 /* Of what a slice carries besides the graph knows how many rows it has. */
 void stg_slice_slots(struct stg_schema *slots);
 
-/* Opens a staged batch, checks that it can be sliced, and returns into how many. */
+/* Opens a staged batch, checks that it can be sliced, and finds into how many slices,
+ * without the rows that a state has: 0 if it has all of them. */
 int stg_slice_prepare(struct stager_stream *stream, struct stg_leased *leased,
                       struct stg_err *err);
 

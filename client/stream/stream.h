@@ -13,6 +13,7 @@
 #include "client/transport/map.h"
 #include "core/batch.h"
 #include "core/ring.h"
+#include "core/state.h"
 #include "core/trace.h"
 
 struct stg_computer;
@@ -30,8 +31,10 @@ struct stg_leased {
     uint32_t lease, lease_generation;
     uint32_t device;               /* as in its descriptor */
     uint32_t n_in_hand;            /* batches of the trainer that refer to it */
+    struct stg_pass_place place;   /* of the stream, after it; zero: stagerd sent none */
     uint32_t next_slice, n_slices; /* of a stream with batch_size */
     int64_t n_rows;                /* of that */
+    int64_t first_row;             /* of slice 0; more than 0 after a state */
     struct stg_leased *next_free;
 };
 
@@ -115,6 +118,18 @@ struct stager_stream {
     struct stg_bump bump;
     struct stg_computer *computer; /* NULL before the first stager_run */
     struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
+
+    /* How far the trainer is: progress.h. */
+    struct stg_state state;
+    bool has_state;     /* false: nothing was taken, or stagerd sends no places */
+    uint64_t skip_rows; /* after a state: rows to drop */
+    bool has_error;     /* the error item that was taken last, until it is returned */
+    bool error_is_carried;
+    struct stg_batch_header error_header; /* pass and data */
+    struct stg_pass_place error_place;
+    uint64_t n_ranks;           /* clients of a round */
+    const char *irreproducible; /* "": states are exact; in bump */
+    bool is_approximate;
 
     uint32_t pins; /* readers of memory that was already returned */
 

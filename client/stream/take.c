@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/stream/leased.h"
+#include "client/stream/progress.h"
 #include "client/stream/slice.h"
 #include "client/stream/stream.h"
 #include "core/batch.h"
@@ -75,6 +76,7 @@ static int take_slice(struct stager_stream *stream, struct stager_batch **ret)
     return 0;
 }
 
+/* Returns 1 if all of the batch is dropped, as a state asks. */
 static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
                       struct stager_batch **ret)
 {
@@ -94,8 +96,13 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
     rc = stg_slice_prepare(stream, leased, &stream->err);
     if (rc < 0) {
         stream->n_errors++;
+        stg_progress_note_error(stream, base, false);
         stg_leased_return(stream, leased);
         return rc;
+    }
+    if (leased->n_slices == 0) { /* a state has all of it */
+        stg_leased_return(stream, leased);
+        return 1;
     }
     stream->current = leased;
     return take_slice(stream, ret);
@@ -122,10 +129,20 @@ static int read_error(struct stager_stream *stream, const struct stg_descriptor 
         (const char *)base + header.error_offset);
 }
 
+static void note_error(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    const void *base;
+    struct stg_err ignored = stream->err;
+    if (find_batch(stream, d, &base) == 0)
+        stg_progress_note_error(stream, base, (d->flags & STG_DESCRIPTOR_CARRIED) != 0);
+    stream->err = ignored;
+}
+
 static int take_error(struct stager_stream *stream, const struct stg_descriptor *d)
 {
     stream->n_errors++;
     int rc = read_error(stream, d);
+    note_error(stream, d);
     stg_lease_return(stream, d);
     return rc;
 }
@@ -256,7 +273,8 @@ static int end_revoked(struct stager_stream *stream)
     return stg_stream_take_final(stream);
 }
 
-int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
+/* Returns 1 if a batch was dropped. */
+static int take_one(struct stager_stream *stream, int64_t timeout_millis,
                     struct stager_batch **ret)
 {
     if (stream->finished != 0)
@@ -289,4 +307,14 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
     stream->dry_since_ns = 0;
     stream->why[0] = '\0';
     return take_descriptor(stream, &d, ret);
+}
+
+int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
+                    struct stager_batch **ret)
+{
+    int rc;
+    do {
+        rc = take_one(stream, timeout_millis, ret);
+    } while (rc == 1);
+    return rc;
 }

@@ -38,8 +38,10 @@ struct stg_instance {
     struct stg_prior *prior; /* that config borrows; NULL: none */
     struct stg_stage *stage;
     struct stg_stage *at_work; /* CREATING, ENDING: the stage; only for the worker */
-    bool quiet;      /* its runners have ended, and waiting opens were answered */
-    bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
+    bool quiet;   /* its runners have ended, and waiting opens were answered */
+    bool shrinks; /* on a worker: quiet, and clients that left keep its batches */
+    struct stg_state start; /* config.start, if it has one */
+    enum { STG_START_TOLD, STG_START_AWAITED, STG_START_FRESH } start_news;
     uint64_t n_gone; /* of the catalog when it was made */
     struct stg_err error;
     uv_work_t work;
@@ -125,12 +127,22 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                        struct stg_err *err);
 
+/* The wishes of a client that opens. */
+struct stg_wanted {
+    bool private_run;
+    uint32_t max_in_flight;
+    const struct stg_state *state; /* the run begins at; NULL: at none */
+    const char *client_id;
+};
+
 /* Returns the instance to attach to: the shared one (created if needed), or a new private
- * one. It may still be CREATING (check again on `changed`). UNAVAILABLE: the runners of
- * the last instance have not ended; call again on `changed`. */
+ * one. It may still be CREATING (check again on `changed`). A state may need a new shared
+ * one: the clients of the last one, which have taken nothing, then get ABORTED.
+ * UNAVAILABLE: the runners of the last instance have not ended; call again on `changed`.
+ * Errors of a state: as stg_stage_admit. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                         bool private_run, uint32_t max_in_flight,
-                         struct stg_instance **ret, struct stg_err *err);
+                         const struct stg_wanted *wanted, struct stg_instance **ret,
+                         struct stg_err *err);
 
 /* Returns whether an instance is ending and its memory comes back soon. An instance that
  * only batches of closed streams keep does not count. */

@@ -13,6 +13,7 @@
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/host/pool.h"
+#include "daemon/pipeline/signature.h"
 #include "ops/graph/composite.h"
 #include "proto/load.h"
 #include "proto/wire.h"
@@ -38,6 +39,10 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
         .structure = definition->spec->staged.structure,
         .boundary = *stg_graph_boundary(definition->graph),
         .pipeline = definition->spec,
+        .signature = definition->signature,
+        .irreproducible = definition->irreproducible,
+        .begins_pass = UINT64_MAX,
+        .skip_rows = UINT64_MAX,
     };
     char *buf = malloc(STG_MESSAGE_MAX_BYTES);
     if (buf == NULL)
@@ -112,6 +117,23 @@ static int check_targets(const struct stg_definition *definition, struct stg_err
     return stg_err_prefix(err, err->code, "targets");
 }
 
+/* What a state of a stream says of the pipeline. */
+static int sign(struct stg_definition *definition, struct stg_err *err)
+{
+    char buf[256];
+    const struct stg_pipeline_spec *spec = definition->spec;
+    stg_signature_write(spec, definition->vocabularies.fingerprint,
+                        definition->signature);
+    const char *reason = stg_signature_irreproducible(spec, buf, sizeof(buf));
+    if (reason == NULL)
+        return 0;
+    definition->irreproducible =
+        stg_bump_strndup(&definition->bump, reason, strlen(reason));
+    return definition->irreproducible != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_containers *containers, struct stg_err *err)
 {
@@ -140,6 +162,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
         rc = check_targets(definition, err);
     if (rc == 0)
         rc = load_vocabularies(definition, err);
+    if (rc == 0)
+        rc = sign(definition, err);
     if (rc == 0)
         rc = check_open_fits(definition, err);
     if (rc == 0)

@@ -8,6 +8,7 @@
 #define STG_DAEMON_PIPELINE_DEFINITION_H
 
 #include "core/spec.h"
+#include "core/state.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/host/identity.h"
 #include "daemon/stage/stage.h"
@@ -31,6 +32,8 @@ struct stg_definition {
     struct stg_identity applier;
     struct stg_tuning *tuning; /* what `auto` found, for each stage of it; likewise */
     struct stg_trace trace;    /* of all that runs of it but private runs */
+    char signature[STG_STATE_STEPS_BYTES]; /* for states */
+    const char *irreproducible; /* the reason that a state is not exact; NULL: it is */
 };
 
 /* Parses a text and checks everything that can be checked without opening the data. Also

@@ -2,6 +2,7 @@
  *
  * Instances of pipelines: the making of one, events of it, its sweeps, and its end.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,8 +233,32 @@ static void keep_prior(struct stg_instance *instance)
     free(prior.moved);
 }
 
-/* Returns whether its runners have ended since the last sweep: an open may wait for
- * that. */
+static void stop_unused(struct stg_instance *instance)
+{
+    if (!stg_stage_is_used(instance->stage))
+        stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                       "no client waits for it any more", false);
+}
+
+/* Opens wait until its dataset is at the state. Returns whether it came there, or failed,
+ * since the last sweep; by the next one they have attached, or gave up. */
+static bool note_start(struct stg_instance *instance, int *next_millis)
+{
+    struct stg_err err;
+    if (instance->start_news == STG_START_FRESH) {
+        instance->start_news = STG_START_TOLD;
+        stop_unused(instance);
+    }
+    if (instance->start_news != STG_START_AWAITED ||
+        stg_stage_sought(instance->stage, &err) == 0)
+        return false;
+    instance->start_news = STG_START_FRESH;
+    sooner(1, next_millis);
+    return true;
+}
+
+/* Returns whether its runners have ended since the last sweep, or its dataset is where it
+ * begins: an open may wait for that. */
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
 {
     stg_catalog_note(instance);
@@ -245,6 +270,7 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
         end_instance(instance);
         return true;
     }
+    bool is_sought = note_start(instance, next_millis);
     sooner(stg_stage_sweep(instance->stage), next_millis);
     sooner(stg_stage_choose_partition(instance->stage), next_millis);
     keep_prior(instance);
@@ -253,7 +279,7 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
     instance->quiet = quiet;
     if (became && !stg_stage_finished(instance->stage))
         shrink(instance);
-    return became;
+    return became || is_sought;
 }
 
 int stg_catalog_sweep(struct stg_catalog *catalog)
@@ -327,15 +353,30 @@ static void created_stage(uv_work_t *work, int status)
         STG_INSTANCE_FAILED) /* waiting opens know; a new open does not */
         stg_catalog_discard(instance);
     /* Its clients have attached by now, or gave up. */
-    if (instance->stage != NULL && !stg_stage_is_used(instance->stage))
-        stg_stage_stop(instance->stage, STAGER_CANCELLED,
-                       "no client waits for it any more", false);
+    if (instance->stage != NULL && instance->config.start == NULL)
+        stop_unused(instance);
+}
+
+/* Its batches are those of another run: the numbers of an earlier one may go on. */
+static void set_start(struct stg_instance *instance, struct stg_pipeline *pipeline,
+                      const struct stg_state *state)
+{
+    instance->start = *state;
+    instance->start_news = STG_START_AWAITED;
+    instance->config.start = &instance->start;
+    instance->config.first_pass = state->pass;
+    if (instance->private_run)
+        return;
+    pipeline->run_id = stg_catalog_make_id() >> 1;
+    instance->config.run_id = pipeline->run_id;
 }
 
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                        bool private_run, uint32_t max_in_flight,
-                        struct stg_instance **ret, struct stg_err *err)
+                        const struct stg_wanted *wanted, struct stg_instance **ret,
+                        struct stg_err *err)
 {
+    bool private_run = wanted->private_run;
+    uint32_t max_in_flight = wanted->max_in_flight;
     struct stg_definition *definition = pipeline->definition;
     uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
     struct stg_stage_plan plan;
@@ -389,6 +430,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .owner = catalog->hooks.owner,
     };
     snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
+    if (wanted->state != NULL)
+        set_start(instance, pipeline, wanted->state);
     instance->work.data = instance;
     instance->next = catalog->instances;
     catalog->instances = instance;
@@ -399,11 +442,40 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     return 0;
 }
 
-int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                         bool private_run, uint32_t max_in_flight,
-                         struct stg_instance **ret, struct stg_err *err)
+/* The shared instance ends: a client loads a state that needs another one. */
+static void supersede(struct stg_pipeline *pipeline, const struct stg_wanted *wanted)
 {
-    struct stg_instance *instance = private_run ? NULL : pipeline->instance;
+    struct stg_instance *instance = pipeline->instance;
+    char text[384];
+    snprintf(text, sizeof(text),
+             "client %.127s loaded a state (pass %" PRIu64 ", position %" PRIu64
+             "), which begins another run: load the same state in this client",
+             wanted->client_id, wanted->state->pass, wanted->state->place.elements);
+    stg_catalog_keep_counts(instance);
+    instance->pipeline = NULL;
+    instance->abandoned = 1;
+    stg_stage_stop(instance->stage, STAGER_ABORTED, text, false);
+}
+
+/* Returns 1 if the shared instance was superseded, 0 if a client with the state may
+ * attach to it. */
+static int admit(struct stg_pipeline *pipeline, const struct stg_wanted *wanted,
+                 struct stg_err *err)
+{
+    const struct stg_instance *instance = pipeline->instance;
+    if (wanted->state == NULL || instance->state != STG_INSTANCE_LIVE)
+        return 0;
+    int rc = stg_stage_admit(instance->stage, wanted->state, err);
+    if (rc == 1)
+        supersede(pipeline, wanted);
+    return rc;
+}
+
+int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                         const struct stg_wanted *wanted, struct stg_instance **ret,
+                         struct stg_err *err)
+{
+    struct stg_instance *instance = wanted->private_run ? NULL : pipeline->instance;
     if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
         stg_stage_stopping(instance->stage)) {
         if (!stg_stage_quiet(instance->stage))
@@ -415,11 +487,10 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         instance->pipeline = NULL;
         instance = NULL;
     }
-    if (instance != NULL) {
+    int rc = instance != NULL ? admit(pipeline, wanted, err) : 1;
+    if (rc == 0)
         *ret = instance;
-        return 0;
-    }
-    return new_instance(catalog, pipeline, private_run, max_in_flight, ret, err);
+    return rc == 1 ? new_instance(catalog, pipeline, wanted, ret, err) : rc;
 }
 
 /* ---- traces ---- */

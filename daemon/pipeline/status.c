@@ -46,8 +46,10 @@ void stg_catalog_keep_counts(struct stg_instance *instance)
     if (instance->stage == NULL)
         return;
     stg_stage_position(instance->stage, &pipeline->next_number, &pipeline->next_pass);
-    stg_measure_destroy(pipeline->measure);
-    pipeline->measure = stg_stage_take_measure(instance->stage);
+    if (stg_stage_quiet(instance->stage)) { /* not superseded by a state */
+        stg_measure_destroy(pipeline->measure);
+        pipeline->measure = stg_stage_take_measure(instance->stage);
+    }
     struct stg_bump bump;
     struct stg_pipeline_status status = {0};
     stg_bump_init(&bump, 0);

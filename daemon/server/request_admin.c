@@ -109,6 +109,8 @@ static int describe(struct stg_session *session, const struct stg_definition *de
     if (advice != NULL)
         n += stg_definition_advice(definition, bump, advice + n, max - n);
     reply->n_advice = n;
+    reply->reproducible =
+        definition->irreproducible != NULL ? definition->irreproducible : "yes";
     reply->max_batch_bytes = plan.max_batch_bytes;
     reply->memory_bytes = plan.arena_bytes + plan.reserved_buffer_bytes;
     return 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/pipeline/loading.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
@@ -17,8 +18,9 @@
 #include "daemon/stage/partition.h"
 
 #define CLIENT_ID_MAX_BYTES 127
-#define OPEN_MILLIS 25000 /* for memory that comes back */
-#define BRIEF_MILLIS 1000 /* for a process that may be about to end, or to release */
+#define OPEN_MILLIS 25000   /* for memory that comes back */
+#define BRIEF_MILLIS 1000   /* for a process that may be about to end, or to release */
+#define SEEK_MILLIS 3600000 /* for a dataset that goes to a state, record by record */
 
 /* ---- unsupported nodes ---- */
 
@@ -77,9 +79,11 @@ static int reply_open(struct stg_session *session, struct stg_reply *reply,
 
 /* Sends the reply to an open; its client then has to join. */
 static void answer_open(struct stg_session *session, const struct stg_request *request,
-                        struct stg_instance *instance, const char *client_id,
+                        struct stg_instance *instance, const struct stg_attach *params,
                         const struct stg_attached *attached)
 {
+    const char *client_id = params->client_id;
+    const struct stg_definition *definition = instance->definition;
     session->instance = instance;
     session->client = attached->client;
     session->joining = true;
@@ -96,6 +100,10 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     reply.batch_rows = stg_definition_batch_rows(instance->definition);
     reply.unwatched = session->unwatched;
     reply.wants_reports = true;
+    reply.signature = definition->signature;
+    reply.irreproducible = stg_loading_why_inexact(definition, instance->private_run);
+    reply.begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
+    reply.skip_rows = params->state != NULL ? params->state->rows : 0;
     if (session->unwatched)
         stg_log(
             STG_LOG_WARNING,
@@ -110,7 +118,8 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
 }
 
 static int attach(struct stg_session *session, const struct stg_request *request,
-                  struct stg_instance *instance, struct stg_err *err)
+                  struct stg_instance *instance, const struct stg_state *state,
+                  struct stg_err *err)
 {
     char client_id[CLIENT_ID_MAX_BYTES + 1];
     bool given = request->client_id != NULL && request->client_id[0] != '\0';
@@ -130,6 +139,9 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .pid = session->pid,
         .uid = session->identity.uid,
         .socket = session->fd,
+        .state = state,
+        .rank = request->rank,
+        .world_size = request->world_size,
     };
     struct stg_attached attached;
     int rc =
@@ -146,7 +158,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         stg_partition_needs_destroy(params.needs);
         return rc;
     }
-    answer_open(session, request, instance, client_id, &attached);
+    answer_open(session, request, instance, &params, &attached);
     return 0;
 }
 
@@ -243,6 +255,34 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
     return 0;
 }
 
+/* ---- states ---- */
+
+/* Returns 0 if clients may attach to the instance, 1 if the open waits for it. */
+static int wait_for_start(struct stg_session *session, struct stg_instance *instance,
+                          bool has_state, struct stg_err *err)
+{
+    int rc = stg_stage_sought(instance->stage, err);
+    if (rc < 0) {
+        stg_catalog_discard(instance);
+        stg_catalog_abandon(instance);
+        if (!has_state)
+            return wait_because(session,
+                                "the last run of pipeline %s, which began at a state, is "
+                                "stopping; try again",
+                                instance->config.name);
+        return stg_err_prefix(err, rc, "pipeline %s", instance->config.name);
+    }
+    if (rc == 1)
+        return 0;
+    wait_because(session,
+                 "the dataset of pipeline %s is not at position %" PRIu64
+                 " of pass %" PRIu64 " yet: it reads the elements before it; try again",
+                 instance->config.name, instance->start.place.elements,
+                 instance->start.pass);
+    session->open_millis = SEEK_MILLIS;
+    return 1;
+}
+
 /* A name that is truncated might be another one's. */
 static int check_options(const struct stg_request *request, struct stg_err *err)
 {
@@ -273,6 +313,17 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
         ask(session, request, pipeline);
         return 0;
     }
+    struct stg_state state;
+    struct stg_wanted wanted = {
+        .private_run = request->private_run,
+        .max_in_flight = request->max_in_flight,
+        .state = request->state != NULL ? &state : NULL,
+        .client_id = request->client_id != NULL ? request->client_id : session->program};
+    if (request->state != NULL &&
+        stg_loading_read(request, pipeline->definition, &state, &err) < 0) {
+        stg_session_fail_with(session, request, &err);
+        return 0;
+    }
     struct stg_instance *instance = session->open_private;
     /* An instance that was made for it is taken, or given up, before it can end. */
     if (instance == NULL &&
@@ -285,9 +336,8 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
         session->open_gone == stg_catalog_n_gone(session->server->catalog) + 1)
         return 1; /* no memory came back since it was refused */
     if (instance == NULL)
-        rc =
-            stg_catalog_instance(session->server->catalog, pipeline, request->private_run,
-                                 request->max_in_flight, &instance, &err);
+        rc = stg_catalog_instance(session->server->catalog, pipeline, &wanted, &instance,
+                                  &err);
     if (rc == -STAGER_UNAVAILABLE)
         return wait_because(session,
                             "the last run of pipeline %s is still stopping: a read of a "
@@ -303,7 +353,11 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     if (rc == 0 && instance->state == STG_INSTANCE_FAILED)
         return answer_failed(session, request, instance);
     if (rc == 0)
-        rc = attach(session, request, instance, &err);
+        rc = wait_for_start(session, instance, wanted.state != NULL, &err);
+    if (rc == 1)
+        return 1;
+    if (rc == 0)
+        rc = attach(session, request, instance, wanted.state, &err);
     session->open_private = NULL;
     if (rc < 0)
         stg_session_fail_with(session, request, &err);

@@ -43,17 +43,20 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
         .assigned_ns = now,
     };
     stg_client_push(
-        client, &(struct stg_descriptor){
-                    .number = item->number,
-                    .lease = lease.id,
-                    .lease_generation = lease.generation,
-                    .kind = item->is_error ? STG_DESCRIPTOR_ERROR : STG_DESCRIPTOR_BATCH,
-                    .offset = stg_extent_offset(stage->buffer.leases, extent),
-                    .length = item->bytes,
-                    .assigned_ns = now,
-                    .flags = is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0,
-                    .device = item->device,
-                });
+        client,
+        &(struct stg_descriptor){
+            .number = item->number,
+            .lease = lease.id,
+            .lease_generation = lease.generation,
+            .kind = item->is_error ? STG_DESCRIPTOR_ERROR : STG_DESCRIPTOR_BATCH,
+            .offset = stg_extent_offset(stage->buffer.leases, extent),
+            .length = item->bytes,
+            .assigned_ns = now,
+            .flags = (is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0) |
+                     (item->is_carried ? STG_DESCRIPTOR_CARRIED : 0),
+            .device = item->device,
+        },
+        &item->after);
     item->n_pending += !again;
     if (item->is_error)
         note_error(stage, client, extent);
@@ -80,9 +83,11 @@ bool stg_client_redeliver(struct stg_stage *stage, struct stg_client *client)
 void stg_client_end(struct stg_stage *stage, struct stg_client *client)
 {
     client->end_position = client->ring.head;
-    stg_client_push(client, &(struct stg_descriptor){.kind = STG_DESCRIPTOR_END,
-                                                     .number = stg_client_pass(client),
-                                                     .assigned_ns = stg_now_ns()});
+    stg_client_push(client,
+                    &(struct stg_descriptor){.kind = STG_DESCRIPTOR_END,
+                                             .number = stg_client_pass(client),
+                                             .assigned_ns = stg_now_ns()},
+                    &(struct stg_pass_place){0});
     client->ends++;
 }
 
@@ -105,6 +110,20 @@ static void count_gaps(const struct stg_assignment *a)
     a->client->skipped_seen = a->skipped;
 }
 
+/* A stream stands behind a whole round, or before it: all ranks at one step at the same
+ * place. */
+static void place_round(struct stg_stage *stage, const struct stg_assignments *step)
+{
+    struct stg_buffer *buffer = &stage->buffer;
+    if (!stage->policy->is_ranked || step->n_taken != stage->config.num_clients ||
+        buffer->items[step->all[0].extent].is_error)
+        return;
+    uint32_t last = stg_buffer_at(buffer, buffer->first + step->n_taken - 1);
+    struct stg_pass_place after = buffer->items[last].after;
+    for (uint32_t i = 0; i < step->n; i++)
+        buffer->items[step->all[i].extent].after = after;
+}
+
 bool stg_stage_assign(struct stg_stage *stage)
 {
     struct stg_assignments *step = &stage->step;
@@ -114,6 +133,7 @@ bool stg_stage_assign(struct stg_stage *stage)
     if (!stage->policy->give(&view, step))
         return false;
     bool again = step->returned != STG_NO_EXTENT;
+    place_round(stage, step);
     for (uint32_t i = 0; i < step->n; i++) {
         const struct stg_assignment *a = &step->all[i];
         if (a->extent != STG_NO_EXTENT)

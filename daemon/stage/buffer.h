@@ -20,12 +20,15 @@ struct stg_item {
     uint64_t number;
     uint64_t bytes;
     uint64_t rows;
-    uint64_t skipped;   /* the stage's n_skipped when it was published */
+    uint64_t skipped; /* the stage's n_skipped when it was published */
+    struct stg_pass_place before,
+        after;          /* where a client is with it; of a round, the same */
     uint32_t n_pending; /* unacknowledged assignments, and places where it waits to be
                         given again */
     bool is_error;
-    bool unqueued; /* it left the buffer */
-    bool acked;    /* a client acknowledged it */
+    bool is_carried; /* an error item: a round before it is not whole yet */
+    bool unqueued;   /* it left the buffer */
+    bool acked;      /* a client acknowledged it */
     bool lost; /* a client had it, did not acknowledge it, and it is not given again */
     bool is_deferred; /* it waits to be given for the first time, out of the buffer */
     bool lender;      /* the stage still holds its reference on the extent */
@@ -66,8 +69,8 @@ uint32_t stg_buffer_n_rounds(const struct stg_buffer *buffer);
 bool stg_buffer_has_room(const struct stg_buffer *buffer);
 
 /* The item, of a sealed extent, takes its place at the end of the buffer, its turn and
- * room being there. number, bytes, rows, is_error, skipped, device, tag and partition of
- * *item are used. */
+ * room being there. number, bytes, rows, is_error, is_carried, skipped, before, after,
+ * device, tag and partition of *item are used. */
 void stg_item_publish(struct stg_buffer *buffer, uint32_t extent,
                       const struct stg_item *item);
 

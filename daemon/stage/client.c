@@ -148,6 +148,13 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     client->manual_ack = attach->manual_ack;
     client->named = attach->named;
     client->batch_size = attach->batch_size;
+    client->names_rank = attach->world_size != 0;
+    client->rank = attach->rank;
+    client->loads = attach->state != NULL;
+    if (client->loads) {
+        client->load_pass = attach->state->pass;
+        client->load_position = attach->state->place.elements;
+    }
     client->pid = attach->pid;
     client->uid = attach->uid;
     snprintf(client->client_id, sizeof(client->client_id), "%s", attach->client_id);
@@ -186,14 +193,39 @@ static uint32_t free_rank(const struct stg_stage *stage)
     return rank;
 }
 
+/* Broadcast: a client with a state begins there; the buffer has it (stg_stage_admit). */
+static uint64_t first_ordinal(const struct stg_stage *stage,
+                              const struct stg_client *client)
+{
+    const struct stg_buffer *buffer = &stage->buffer;
+    uint64_t i = buffer->first;
+    while (i < buffer->next && buffer->items[stg_buffer_at(buffer, i)].after.elements <=
+                                   client->load_position)
+        i++;
+    return i;
+}
+
+/* A run that begins at a state waits until all clients have loaded it. */
+static bool have_loaded(const struct stg_stage *stage)
+{
+    bool all = true;
+    for (const struct stg_client *c = stage->members.clients; c != NULL && all;
+         c = c->next)
+        all = c->state != STG_CLIENT_ATTACHED || c->loads;
+    return all || stage->config.start == NULL;
+}
+
 static void begin_anew(struct stg_stage *stage, struct stg_client *client)
 {
     client->base_pass = pass_to_join(stage);
     /* Before all are there nothing is given: what lies in the buffer of a warm stage is
      * for all of them. */
-    client->cursor = stage->members.begun ? stage->buffer.next : stage->buffer.first;
+    client->cursor = client->loads          ? first_ordinal(stage, client)
+                     : stage->members.begun ? stage->buffer.next
+                                            : stage->buffer.first;
     client->skipped_seen = stage->buffer.n_skipped;
-    client->rank = free_rank(stage);
+    if (!client->names_rank)
+        client->rank = free_rank(stage);
     client->joined = stage->members.n_joined++;
 }
 
@@ -259,6 +291,30 @@ static struct stg_client *find_named(const struct stg_stage *stage, const char *
     return NULL;
 }
 
+/* A rank that a client names is of this pipeline, and no other client's. */
+static int check_rank(const struct stg_stage *stage, const struct stg_attach *attach,
+                      const struct stg_client *back, struct stg_err *err)
+{
+    uint32_t n = stage->config.num_clients;
+    if (!stage->policy->is_ranked || attach->world_size == 0)
+        return 0;
+    if (attach->world_size != n || attach->rank >= n)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "rank %u of world_size %u: pipeline %s has num_clients %u, and "
+                       "ranks from 0 to %u",
+                       attach->rank, attach->world_size, stage->config.name, n, n - 1);
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        bool has_rank =
+            c->state == STG_CLIENT_JOINING ? c->names_rank : stg_client_takes_part(c);
+        if (c != back && has_rank && c->rank == attach->rank)
+            return stg_err(err, -STAGER_ALREADY_EXISTS,
+                           "rank %u of pipeline %s is client %s (pid %d): each client "
+                           "needs another rank",
+                           attach->rank, stage->config.name, c->client_id, (int)c->pid);
+    }
+    return 0;
+}
+
 static int check_open(const struct stg_stage *stage, const struct stg_attach *attach,
                       struct stg_err *err)
 {
@@ -278,11 +334,14 @@ static int check_open(const struct stg_stage *stage, const struct stg_attach *at
                        "may reconnect within %" PRIu64 " ms: choose another client_id",
                        back->client_id, stage->config.name, (unsigned)back->uid,
                        millis_left(back));
+    int rc = check_rank(stage, attach, back, err);
+    if (rc < 0)
+        return rc;
     if (!has_place(stage, back))
         return refuse_full(stage, err);
     if (back != NULL && stage->policy->together && wants_more(stage, attach->needs, back))
         return refuse_wider(back, stage, err);
-    int rc = stg_needs_check(stage, attach->needs, back, err);
+    rc = stg_needs_check(stage, attach->needs, back, err);
     return rc == 0 ? admit(stage, back, attach->max_in_flight, err) : rc;
 }
 
@@ -333,7 +392,7 @@ void stg_client_join(struct stg_stage *stage, struct stg_client *client)
         stage->timeouts.first_attach_ns = now;
         stage->effects.wake |= STG_WAKE_ROOM; /* the runners' clock runs */
     }
-    if (stage->members.n_attached == stage->config.num_clients)
+    if (stage->members.n_attached == stage->config.num_clients && have_loaded(stage))
         stage->members.begun = true;
     stg_stage_recut(stage);
     stage->effects.events.has_changed = true;
@@ -417,7 +476,8 @@ static void lose_rank(struct stg_stage *stage, const struct stg_client *client,
         return;
     if (!stage->members.begun) {
         for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-            c->rank -= stg_client_takes_part(c) && c->rank > client->rank;
+            c->rank -= stg_client_takes_part(c) && !c->names_rank &&
+                       !client->names_rank && c->rank > client->rank;
         return;
     }
     if (!in_the_middle || stg_members_are_none(&stage->members))

@@ -80,8 +80,11 @@ void stg_client_free(struct stg_client *client)
 
 /* ---- rings ---- */
 
-void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor)
+void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor,
+                     const struct stg_pass_place *place)
 {
+    if (!client->ring.finished)
+        stg_ring_place(&client->ring, place);
     stg_ring_push(&client->ring, descriptor);
     client->pushed = true;
 }

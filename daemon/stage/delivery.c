@@ -19,6 +19,7 @@ static bool end_pass(struct stg_stage *stage)
         return changed;
     stage->pass.state = STG_PASS_NONE;
     stage->effects.events.has_turned = true;
+    stage->last_place = (struct stg_pass_place){0};
     if (stage->pass.n_ended == stage->config.first_pass && stage->buffer.n_published == 0)
         stg_stage_log(stage, STG_LOG_WARNING,
                       "pipeline %s: pass %" PRIu64
@@ -210,6 +211,7 @@ void stg_delivery_run(struct stg_stage *stage)
 {
     do {
         take_all(stage);
+        stg_clients_refuse_unloaded(stage);
         while (give_all(stage)) {
         }
     } while (want_doorbells(stage));

@@ -105,7 +105,8 @@ void stg_endpoint_close(struct stg_endpoint *endpoint);
 
 /* ---- at once, with the lock held: a client's ring ---- */
 
-void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor);
+void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor,
+                     const struct stg_pass_place *place);
 
 /* Writes the terminal status (code negative), once. */
 bool stg_client_finish(struct stg_client *client, const struct stg_err *words);

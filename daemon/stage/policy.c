@@ -181,13 +181,16 @@ static uint64_t offer(const struct stg_delivery_view *view, struct stg_client *c
         client->cursor >= view->buffer->next)
         return client->cursor;
     uint32_t extent = stg_buffer_at(view->buffer, client->cursor);
-    bool is_good = may_have(view, client, extent);
+    const struct stg_item *item = &view->buffer->items[extent];
+    bool is_before = client->loads && view->pass->n_ended == client->load_pass &&
+                     item->after.elements <= client->load_position;
+    bool is_good = !is_before && may_have(view, client, extent);
     if (is_good && credits(view, client) == 0)
         return client->cursor;
     struct stg_assignment *a = add(ret, client);
     a->extent = is_good ? extent : STG_NO_EXTENT;
     a->skipped = view->buffer->items[extent].skipped;
-    a->n_gaps = a->skipped - client->skipped_seen + !is_good;
+    a->n_gaps = is_before ? 0 : a->skipped - client->skipped_seen + !is_good;
     return ++a->cursor;
 }
 

@@ -72,6 +72,8 @@ struct stg_runners {
     bool is_pulling;
     struct stg_dataset *dataset;
     uint64_t pull_epoch, pull_index;
+    struct stg_pass_place pull_place;  /* after the last element */
+    struct stg_data_identity data;     /* of `dataset` */
     struct stg_function_caller caller; /* of `dataset`, if it calls the function */
     uint64_t pulled_pass;    /* the pass that `dataset` is of; UINT64_MAX: none */
     uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
@@ -85,6 +87,16 @@ struct stg_runners {
     uint64_t n_ignored_in_pass;
     uint32_t n_ignored_in_row;
     uint64_t pause_until_ns; /* too many were ignored in a row: no runner pulls */
+    uint32_t n_in_round;     /* round_robin: published items of an unfinished round */
+    struct stg_pass_place round_base; /* before the first of them */
+    uint64_t n_errors_told;           /* error items that a state counts as delivered */
+};
+
+/* The run begins at a state: the first runner moves the dataset there before any client
+ * attaches. */
+struct stg_start {
+    enum { STG_START_NONE, STG_START_PENDING, STG_START_READY, STG_START_FAILED } state;
+    struct stg_err err; /* FAILED: the reason */
 };
 
 struct stg_timeouts {
@@ -158,7 +170,9 @@ struct stg_stage {
     struct stg_buffer buffer;
     struct stg_membership members;
     struct stg_pass pass;
+    struct stg_pass_place last_place; /* after the last item published */
     struct stg_stop stop;
+    struct stg_start start;
     struct stg_runners runners;
     struct stg_boundary boundary;
     struct stg_timeouts timeouts;
@@ -229,6 +243,8 @@ struct stg_work {
     bool is_pulled;
     struct stg_block *block; /* one reference, until it is made */
     uint64_t sequence, pass, epoch, index;
+    struct stg_pass_place before, after;
+    struct stg_data_identity data;
     struct stg_feed_set *feeds;                   /* one reference */
     struct stg_stage_partition *pulled_partition; /* in force when it was pulled; one
                                         reference, until it is made */
@@ -449,6 +465,12 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
 
 /* Stops the stage when no client is left or may come back (unless keep_warm). */
 void stg_stage_stop_when_left(struct stg_stage *stage);
+
+/* ---- resume.c ---- */
+
+/* Disconnects clients of a run that begins at a state which ask for a batch without
+ * having loaded it. */
+void stg_clients_refuse_unloaded(struct stg_stage *stage);
 
 /* ---- timeouts.c ---- */
 

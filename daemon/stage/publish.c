@@ -157,6 +157,7 @@ static void begin_pass(struct stg_stage *stage)
     runners->n_ignored_in_pass = 0;
     runners->n_ignored_in_row = 0;
     runners->pause_until_ns = 0;
+    runners->n_in_round = 0;
 }
 
 /* Of items that take less time than a thread takes to wake, one runner makes one after
@@ -367,6 +368,20 @@ static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
                                  .kind = STG_SPAN_PUBLISH});
 }
 
+/* Returns the place before an item; under round_robin before its round. */
+static struct stg_pass_place place_before(struct stg_stage *stage,
+                                          const struct stg_work *work)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (stage->buffer.round_items == 1)
+        return work->before;
+    if (runners->n_in_round == 0)
+        runners->round_base = work->before;
+    if (work->err.code == 0)
+        runners->n_in_round = (runners->n_in_round + 1) % stage->buffer.round_items;
+    return runners->round_base;
+}
+
 static void put(struct stg_stage *stage, const struct stg_work *work)
 {
     struct stg_batch_header *header = stg_stage_extent(stage, work->extent);
@@ -375,16 +390,22 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
     header->number = stage->pass.next_number++;
     stage->counts.published_ns = stg_now_ns();
     header->n_dropped = stage->buffer.n_skipped;
+    bool is_carried = is_error && stage->runners.n_in_round > 0;
+    header->before = place_before(stage, work);
     stg_extent_seal(stage->buffer.leases, work->extent, work->bytes);
     if (is_error)
         note_error(stage, header->number, &work->err);
     stage->pass.epoch = work->epoch;
+    stage->last_place = work->after;
     stg_item_publish(&stage->buffer, work->extent,
                      &(struct stg_item){
                          .number = header->number,
                          .bytes = work->bytes,
                          .rows = header->n_rows,
                          .is_error = is_error,
+                         .is_carried = is_carried,
+                         .before = header->before,
+                         .after = work->after,
                          .partition = work->partition,
                          .device = work->device,
                          .tag = work->tag,
@@ -415,6 +436,14 @@ static void discard(struct stg_stage *stage, const struct stg_work *work)
     stage->effects.wake |= STG_WAKE_MEMORY;
 }
 
+/* A state counts it as delivered: its client had it before. */
+static bool is_told(struct stg_stage *stage, const struct stg_work *work)
+{
+    bool is = work->err.code != 0 && stage->runners.n_errors_told > 0;
+    stage->runners.n_errors_told -= is;
+    return is;
+}
+
 /* Its turn has come. */
 static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64_t key,
                     enum verdict verdict)
@@ -424,6 +453,8 @@ static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64
         stage->counts.n_discarded++;
     else if (verdict == IGNORED)
         stage->counts.n_discarded += !ignore(stage, work);
+    else if (is_told(stage, work))
+        stage->counts.n_discarded++;
     else {
         end_row_of_ignored(stage);
         room = find_room(stage, key, work->sequence);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/sources/identity.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"
@@ -396,6 +397,39 @@ static void unreserve(struct stg_stage *stage, uint32_t extent)
 
 /* ---- pulling ---- */
 
+/* The files of the pass are those of the state, if it says which those were. */
+static int seek(struct stg_stage *stage, const struct stg_state *start,
+                struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    int rc = 0;
+    if (start->data.n_files > 0)
+        rc = stg_dataset_compare(runners->dataset, stage->config.spec, &start->data,
+                                 &runners->data, err);
+    struct stg_position position = {.items = start->place.items,
+                                    .elements = start->place.elements,
+                                    .passed = start->place.passed,
+                                    .errors = start->place.has_errors};
+    if (rc == 0 && position.elements > 0)
+        rc = stg_dataset_seek(runners->dataset, &position, err);
+    runners->pull_place = start->place;
+    runners->pull_epoch = start->place.epoch;
+    runners->pull_index = start->place.index;
+    runners->n_errors_told = start->told;
+    return rc;
+}
+
+static int find_place(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    const struct stg_state *start = stage->config.start;
+    runners->pull_place = (struct stg_pass_place){0};
+    runners->n_errors_told = 0;
+    int rc =
+        stg_dataset_identify(runners->dataset, stage->config.spec, &runners->data, err);
+    return rc == 0 && start != NULL && start->pass == pass ? seek(stage, start, err) : rc;
+}
+
 static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
@@ -426,7 +460,21 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .activity = &stage->observers.activity,
         .caller = stg_stage_caller(stage),
     };
-    return stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
+    int rc = stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
+    return rc == 0 ? find_place(stage, pass, err) : rc;
+}
+
+static struct stg_pass_place place_of(const struct stg_work *work)
+{
+    const struct stg_position *position = &work->block->position;
+    uint64_t passed = position->passed;
+    return (struct stg_pass_place){.items = position->items,
+                                   .elements = position->elements,
+                                   .epoch = work->epoch,
+                                   .index = work->index + 1,
+                                   .passed = passed < UINT32_MAX ? (uint32_t)passed
+                                                                 : UINT32_MAX,
+                                   .has_errors = position->errors != 0};
 }
 
 static int read_element(struct stg_stage *stage, struct stg_work *work,
@@ -446,6 +494,9 @@ static int read_element(struct stg_stage *stage, struct stg_work *work,
     work->block = block;
     work->epoch = runners->pull_epoch;
     work->index = runners->pull_index++;
+    work->data = runners->data;
+    work->before = runners->pull_place;
+    work->after = runners->pull_place = place_of(work);
     return 0;
 }
 
@@ -520,6 +571,7 @@ static void write_coordinates(struct stg_stage *stage, const struct stg_work *wo
     header->index = work->index;
     header->n_rows = (uint64_t)work->block->n_rows;
     header->feed_version = work->feeds != NULL ? work->feeds->version : 0;
+    header->data = work->data;
 }
 
 /* Takes the reference on the element: once it is read, its memory need not wait. */
@@ -605,6 +657,20 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
 
 /* ---- life ---- */
 
+/* Before any other runner pulls: no pass begins without clients, and none attaches
+ * before this has ended. */
+static void go_to_start(struct stg_stage *stage)
+{
+    struct stg_err err = {0};
+    int rc = open_dataset(stage, stage->config.start->pass, &err);
+    pthread_mutex_lock(&stage->lock);
+    stage->start.state = rc == 0 ? STG_START_READY : STG_START_FAILED;
+    stage->start.err = err;
+    stage->start.err.code = rc;
+    stage->effects.asks_loop = true;
+    stg_stage_commit(stage);
+}
+
 static void *runner_main(void *arg)
 {
     struct stg_runner *runner = arg;
@@ -612,6 +678,8 @@ static void *runner_main(void *arg)
     if (stage->runners.pool.pool != NULL)
         stg_pool_stay_with(stage->runners.pool.pool);
     uint32_t extent;
+    if (runner->index == 0 && stage->config.start != NULL)
+        go_to_start(stage);
     while (wait_for_pass(runner) && reserve(stage, &extent))
         make_one(runner, extent);
     pthread_mutex_lock(&stage->lock);

@@ -84,6 +84,10 @@ int stg_stage_create(const struct stg_stage_config *config,
     memcpy(stage->memory.holder, holder, sizeof(holder));
     stage->pass.n_ended = config->first_pass;
     stage->pass.next_number = config->first_number;
+    if (config->start != NULL) {
+        stage->start.state = STG_START_PENDING;
+        stage->last_place = config->start->place;
+    }
     pthread_mutex_init(&stage->lock, NULL);
     stg_activity_init(&stage->observers.activity);
 

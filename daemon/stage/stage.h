@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "core/spec.h"
+#include "core/state.h"
 #include "core/trace.h"
 #include "daemon/admission/plan.h"
 #include "daemon/gpu/mirror.h"
@@ -45,8 +46,9 @@ struct stg_stage_config {
     uint64_t run_id;
     uint64_t first_number; /* items of earlier stages of this generation */
     uint64_t first_pass;
-    uint64_t instance; /* of the daemon */
-    uid_t uid;         /* of the applier: the stage reads files on its behalf */
+    const struct stg_state *start; /* the first pass begins there; NULL: at its start */
+    uint64_t instance;             /* of the daemon */
+    uid_t uid; /* of the applier: the stage reads files on its behalf */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
@@ -83,6 +85,8 @@ struct stg_attach {
     bool named;        /* the user chose client_id: the client may come back with it */
     bool wants_device; /* the memory on a GPU, if any */
     uint32_t batch_size;
+    const struct stg_state *state; /* that it loads; NULL: none */
+    uint32_t rank, world_size;     /* round_robin: its own; world_size 0: it names none */
     struct stg_partition_needs
         *needs; /* of its batches; NULL only without partitions. The client's
              from stg_stage_attach on, when that succeeds */
@@ -108,6 +112,22 @@ uint32_t stg_stage_retained(struct stg_stage *stage, const struct stg_client *cl
  * in the budget the first process that keeps such memory. Any thread, once; no other call
  * of the loop may destroy the stage meanwhile. */
 void stg_stage_shrink(struct stg_stage *stage);
+
+/* Returns 1 if the dataset is at config.start, and clients may attach; 0 if a runner
+ * still moves it there. Negative: it cannot be moved there; the error names the
+ * difference (FAILED_PRECONDITION), the end of the pass (OUT_OF_RANGE), or is that of the
+ * source. */
+int stg_stage_sought(struct stg_stage *stage, struct stg_err *err);
+
+/* Returns 0 if a client that loads the state may attach to this run; 1 if a new run has
+ * to begin at it, and this one may end. Refuses where other clients would notice:
+ * RESOURCE_EXHAUSTED, FAILED_PRECONDITION, which names them. */
+int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
+                    struct stg_err *err);
+
+/* Returns the pass at whose start a client that attaches now begins, plus 1; 0 if only
+ * its first batch has its place. */
+uint64_t stg_stage_begins_pass(struct stg_stage *stage, const struct stg_client *client);
 
 /* Descriptors for the client, in the order of the protocol. Owned by the stage. */
 struct stg_attached {

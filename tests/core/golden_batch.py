@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_batch.h: batches at rest of layout 1.0, made with Python's struct from the text of
+"""Writes golden_batch.h: batches at rest of layout 1.1, made with Python's struct from the text of
 core/layout.h and core/batch.h, not with the project's code.  Usage: golden_batch.py > golden_batch.h"""
 import struct
 
@@ -18,7 +18,7 @@ def align(n):
 
 
 def header(kind, n_tensors, total, coordinates, error=(0, 0, 0)):
-    return struct.pack(HEADER, 0x48435442, 1, 0, kind, n_tensors, 256, 128, total, *coordinates,
+    return struct.pack(HEADER, 0x48435442, 1, 1, kind, n_tensors, 256, 128, total, *coordinates,
                        *error, 0, *[0] * 15)
 
 

@@ -104,7 +104,13 @@ static void the_header_of_a_batch_has_its_fields_where_they_were(void)
     FIELD(stg_batch_header, error_bytes, 128, 4);
     FIELD(stg_batch_header, reserved0, 132, 4);
     FIELD(stg_batch_header, run_id, 136, 8);
-    FIELD(stg_batch_header, reserved1, 144, 112);
+    FIELD(stg_batch_header, data, 144, 32);
+    FIELD(stg_batch_header, before, 176, 40);
+    FIELD(stg_batch_header, reserved1, 216, 40);
+    FIELD(stg_data_identity, n_files, 0, 8);
+    FIELD(stg_data_identity, bytes, 8, 8);
+    FIELD(stg_data_identity, names, 16, 8);
+    FIELD(stg_data_identity, sum, 24, 8);
     CHECK_INT(sizeof(struct stg_batch_header), 256);
 }
 
@@ -136,6 +142,13 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_ring_page, dropped_rows, 144, 8);
     FIELD(stg_ring_page, final, 192, 1024);
     FIELD(stg_ring_page, entries, 1216, 32768);
+    FIELD(stg_ring_page, places, 33984, 20480);
+    FIELD(stg_pass_place, items, 0, 8);
+    FIELD(stg_pass_place, elements, 8, 8);
+    FIELD(stg_pass_place, epoch, 16, 8);
+    FIELD(stg_pass_place, index, 24, 8);
+    FIELD(stg_pass_place, passed, 32, 4);
+    FIELD(stg_pass_place, has_errors, 36, 4);
     FIELD(stg_control_page, header, 0, 64);
     FIELD(stg_control_page, released, 64, 8);
     FIELD(stg_control_page, asked, 128, 8);

@@ -70,6 +70,24 @@ static void what_is_pushed_is_taken_in_order(void)
     pair_free(&p);
 }
 
+static void the_place_of_a_descriptor_comes_with_it(void)
+{
+    struct pair p = pair_make();
+    struct stg_descriptor d = {0};
+    struct stg_pass_place place;
+    CHECK(!stg_ring_last_place(&p.take, &place));
+    for (uint64_t i = 0; i < 3 * STG_RING_ENTRIES; i++) {
+        stg_ring_place(&p.out, &(struct stg_pass_place){.items = i, .elements = 16 * i});
+        stg_ring_push(&p.out, &d);
+        CHECK(stg_ring_take(&p.take, &d));
+        CHECK(stg_ring_last_place(&p.take, &place));
+        CHECK(place.items == i && place.elements == 16 * i);
+    }
+    p.ring->header.version = STG_LAYOUT_MAJOR << 16; /* of an older daemon */
+    CHECK(!stg_ring_last_place(&p.take, &place));
+    pair_free(&p);
+}
+
 static void releases_arrive_in_order(void)
 {
     struct pair p = pair_make();
@@ -395,6 +413,7 @@ static void a_liar_gets_violations_and_nothing_else(void)
 
 static const struct stg_test tests[] = {
     TEST(what_is_pushed_is_taken_in_order),
+    TEST(the_place_of_a_descriptor_comes_with_it),
     TEST(releases_arrive_in_order),
     TEST(spans_are_read_in_order_and_the_oldest_are_dropped),
     TEST(a_counter_that_jumps_is_a_violation),

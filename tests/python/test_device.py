@@ -29,7 +29,7 @@ class Source:
             raise item
         return item
 
-    def _position(self):
+    def _mark(self):
         return {"batches": self.n_taken}
 
 
@@ -90,9 +90,9 @@ class TheQueue(case.Case):
         source = Source(1, 2, 3)
         ahead = Ahead(Recorder(), depth=1)
         ahead.next(source)
-        self.assertEqual((ahead.state, source.n_taken), ({"batches": 1}, 2))
+        self.assertEqual((ahead.mark, source.n_taken), ({"batches": 1}, 2))
         ahead.next(source), ahead.next(source)
-        self.assertIsNone(ahead.state)
+        self.assertIsNone(ahead.mark)
 
     def test_a_depth_below_0_is_refused(self):
         with self.assertRaisesRegex(stager.InvalidArgumentError, "depth=-1"):
@@ -117,9 +117,9 @@ class Streams(case.Case):
         batches = iter(stream := opened())
         next(batches), next(batches)
         state = stream.state_dict()
-        self.assertEqual((state["pass"], state["batches"]), (0, 2))
+        self.assertEqual((state["pass"], state["position"]), (0, 4))
         rest = list(batches)
-        self.assertEqual((stream.state_dict()["pass"], stream.state_dict()["batches"]), (1, 0))
+        self.assertEqual((stream.state_dict()["pass"], stream.state_dict()["position"]), (1, 0))
         again = opened()
         again.load_state_dict(state)
         self.assertEqual(list(again), rest)

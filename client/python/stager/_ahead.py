@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, NamedTuple, Optional, Union
 
-from ._errors import DeadlineExceededError, InvalidArgumentError, MaxInFlightError
+from ._errors import DeadlineExceededError, Error, InvalidArgumentError, MaxInFlightError
 
 if TYPE_CHECKING:
     from ._stream import Stream
@@ -51,7 +51,7 @@ def hook_of(device: Any) -> Hook:
 class _Entry(NamedTuple):
     value: Any
     error: Optional[Exception]
-    state: Dict[str, Any]  # of the stream after this one
+    mark: Union[str, Error]  # the state of the stream after this one
 
 
 class Ahead:
@@ -64,14 +64,14 @@ class Ahead:
         self._hook = hook
         self._depth = depth if hook.depth is None else hook.depth
         self._entries: Deque[_Entry] = collections.deque()
-        self._state: Optional[Dict[str, Any]] = None
+        self._mark: Union[None, str, Error] = None
 
     def next(self, stream: Stream) -> Any:
         """What the hook made of the next batch; errors of batches come in their places."""
         if not self._entries:
             self._begin(stream, stream.next())
         entry = self._entries.popleft()
-        self._state = entry.state
+        self._mark = entry.mark
         if entry.error is not None:
             raise entry.error
         self._fill(stream)
@@ -83,7 +83,7 @@ class Ahead:
             value = self._hook.put(batch)
         except Exception as raised:  # in its place
             error = raised
-        self._entries.append(_Entry(value, error, stream._position()))
+        self._entries.append(_Entry(value, error, stream._mark()))
 
     def _fill(self, stream: Stream) -> None:
         """What is ready; behind an error, such as the end of the pass, nothing."""
@@ -99,12 +99,12 @@ class Ahead:
                 if isinstance(error, DeadlineExceededError) and info["errors"] == n_errors \
                         and not info["finished"]:
                     return
-                self._entries.append(_Entry(None, error, stream._position()))
+                self._entries.append(_Entry(None, error, stream._mark()))
 
     @property
-    def state(self) -> Optional[Dict[str, Any]]:
-        """The stream's after what the loop has; None: the stream's own."""
-        return self._state if self._entries else None
+    def mark(self) -> Union[None, str, Error]:
+        """The state after what the loop has; None: the stream's own."""
+        return self._mark if self._entries else None
 
     @property
     def is_pending(self) -> bool:
@@ -114,4 +114,4 @@ class Ahead:
     def clear(self) -> None:
         """Forgets what is ahead."""
         self._entries.clear()
-        self._state = None
+        self._mark = None

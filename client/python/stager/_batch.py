@@ -128,6 +128,7 @@ class BatchInfo:
     n_slices: int
     feed_version: int
     run_id: int
+    position: int
 
 
 def view(tensor: _core.Tensor) -> Any:

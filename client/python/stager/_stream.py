@@ -7,8 +7,7 @@ import operator
 import os
 import time
 import warnings
-from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple,
-                    Union)
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
                       UnavailableError)
 from ._places import depth
 
-_STATE_VERSION = 1
 _MAX_IN_FLIGHT, _MAX_THREADS = 256, 64  # libstager's
 _SYNCHRONIZE_S = 5.0  # within which a library lets go of what it has computed with
 
@@ -93,19 +91,21 @@ def _only(plan: Any, names: Set[str]) -> Any:
     return chosen if chosen else _LEFT_OUT
 
 
-class _Place(NamedTuple):
-    """Where load_state_dict goes on."""
+def _state_text(state: Any) -> str:
+    """A state as libstager reads it: without the epoch, which set_epoch gave."""
+    if isinstance(state, str):
+        return state
+    if not isinstance(state, dict):
+        raise InvalidArgumentError(f"not a state of a stream: {state!r}")
+    try:
+        return json.dumps({key: value for key, value in state.items() if key != "epoch"})
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"not a state of a stream: {error}") from None
 
-    number: int  # of the pass
-    batches: Optional[int]  # of it that were taken; None: unknown, after coming back in the middle
-    at: Optional[Tuple[int, ...]]  # the last of them: epoch, index, slice; None: unknown, or none was
 
-
-class _Peeked(NamedTuple):
-    """The item that load_state_dict found at its place; `next` returns it."""
-
-    found: Union[_core.Lease, Error]
-    before: _Place
+def _epoch_of(state: Any) -> int:
+    epoch = state.get("epoch", 0) if isinstance(state, dict) else 0
+    return epoch if isinstance(epoch, int) else 0
 
 
 class _Pass:
@@ -153,7 +153,8 @@ class Stream:
                  gpu: Optional[str] = None, depth: int = 2, workers: Optional[int] = None,
                  fields: Union[None, str, Sequence[str]] = None,
                  fetches: Union[None, str, Sequence[str]] = None,
-                 inter_op_threads_num: int = 1, intra_op_threads_num: int = 1) -> None:
+                 inter_op_threads_num: int = 1, intra_op_threads_num: int = 1,
+                 state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact") -> None:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
@@ -175,8 +176,11 @@ class Stream:
         self.client_id = client_id
         self.runtime_dir = runtime_dir
         self._private_run = private_run
-        if self._shares_with_ranks(world_size is not None) and client_id is None and self.rank is not None:
+        n_ranks = self._count_ranks(world_size is not None)
+        if n_ranks > 0 and client_id is None and self.rank is not None:
             self.client_id = client_id = f"rank-{self.rank}"
+        # Of the ranks of this machine, if they are its clients.
+        self._place = (0, 0) if n_ranks == 0 or self.rank is None else (self.rank % n_ranks, n_ranks)
         self._timeout_millis = _timeout_millis(timeout)
         self._options = (name, runtime_dir, client_id, max_in_flight, private_run, manual_ack,
                          batch_size or 0, writable, gpu, 0 if gpu is None else max(depth, 1),
@@ -184,26 +188,24 @@ class Stream:
                          intra_op_threads_num)
         self.writable = writable
         self._length = length
-        self._epoch = 0
+        self._resume = resume
+        self._epoch = _epoch_of(state)
         self._n_loops = 0
         self._has_warned = False
         self._pid = os.getpid()
         self._workers: Optional[_workers.Workers] = None
-        self._open()
+        self._open(None if state is None else _state_text(state))
         try:
             self._workers = _workers.start(name, runtime_dir, workers)
         except BaseException:
             self._core.close()
             raise
 
-    def _open(self) -> None:
+    def _open(self, state: Optional[str] = None) -> None:
         if self._ahead is not None:
             self._ahead.clear()
-        # 0: it begins with a pass. Else a trainer of this name left in the middle of one, stagerd goes on
-        # where that was, and its batches have numbers so far apart.
-        self._came_back = self._find_place()
         try:
-            self._core = _core.Stream(*self._options)
+            self._core = _core.Stream(*self._options, state, self._resume, *self._place)
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
@@ -230,39 +232,23 @@ class Stream:
             plan = _only(self._plan, set(names))
             self._plan = {} if plan is _LEFT_OUT else plan
         self._before = 0  # batches and error items of earlier passes
-        self._pass: Optional[int] = None  # which one it is in, once a batch said so
-        self._at: Optional[Tuple[int, ...]] = None  # the last batch of it, where that may be asked for
-        self._resume: Optional[_Place] = None  # of a load_state_dict that has not finished
-        self._peeked: Optional[_Peeked] = None
 
-    def _find_place(self) -> int:
-        if self.client_id is None or self._private_run:
-            return 0
-        try:
-            status = _admin.status(self.name, runtime_dir=self.runtime_dir)
-        except Error:  # what is wrong the open will say
-            return 0
-        if not any(client["client_id"] == self.client_id and client["state"] == "away"
-                   for client in status["clients"]):
-            return 0
-        return int(status["num_clients"]) if status["delivery"] == "round_robin" else 1
-
-    def _shares_with_ranks(self, is_given: bool) -> bool:
-        """Returns whether the clients of this pipeline are the ranks. A pipeline for another number of ranks would
-        wait for clients that never come. is_given: world_size is an argument and not the variable of torchrun.
-        Under torchrun a pipeline for one client belongs to the rank that opens it."""
+    def _count_ranks(self, is_given: bool) -> int:
+        """Returns the number of clients of this pipeline if they are the ranks, else 0. A pipeline for another number
+        of ranks would wait for clients that never come. is_given: world_size is an argument and not the variable of
+        torchrun. Under torchrun a pipeline for one client belongs to the rank that opens it."""
         if self.world_size is None or self.world_size <= 1:
-            return False
+            return 0
         if self.rank is not None and not 0 <= self.rank < self.world_size:
             raise InvalidArgumentError(f"rank {self.rank} of world_size {self.world_size}")
         if self._private_run:
-            return is_given
-        num_clients = _admin.status(self.name, runtime_dir=self.runtime_dir)["num_clients"]
+            return self.world_size if is_given else 0
+        num_clients = int(_admin.status(self.name, runtime_dir=self.runtime_dir)["num_clients"])
         here = None if is_given else _from_environment("LOCAL_WORLD_SIZE", None)
         if num_clients in (self.world_size, here) and num_clients > 1:
-            return True
+            return num_clients
         if num_clients == 1 and not is_given:
-            return False
+            return 0
         raise FailedPreconditionError(
             f"pipeline {self.name} has num_clients {num_clients}, and world_size is "
             f"{self.world_size}: give it num_clients={here or self.world_size}, so that each rank of this machine is a "
@@ -276,42 +262,28 @@ class Stream:
         give one back. Another error: of a batch that could not be made; the stream goes on unless
         `finished`."""
         millis = self._timeout_millis if timeout is ... else _timeout_millis(timeout)
-        found = self._take(millis) if self._resume is None else self._catch_up(millis)
-        if isinstance(found, Error):
-            raise found
-        return Batch(found, self._plan)
+        return Batch(self._take(millis), self._plan)
 
     def _take(self, millis: int) -> _core.Lease:
         if self._core.dropped and not self._has_warned:
             self._warn_of_drops()
-        if self._peeked is not None:
-            found, self._peeked = self._peeked.found, None
-            if isinstance(found, Error):
-                raise found
-            return found
         try:
-            lease = self._core.next(millis)
+            return self._core.next(millis)
         except FailedPreconditionError as error:
             self._locate(error)
             held = self._core.held()
             if self._core.closed or os.getpid() != self._pid:
                 raise
             if self._synchronize is not None and millis != 0 and self._room_comes(self._synchronize):
-                lease = self._core.next(millis)
-            elif len(held) < self._core.info()["max_in_flight"]:
+                return self._core.next(millis)
+            if len(held) < self._core.info()["max_in_flight"]:
                 raise
-            else:
-                raise MaxInFlightError(
-                    f"{error.text}. A batch is in hand while a view of it exists: copy the data that you keep",
-                    held) from None
+            raise MaxInFlightError(
+                f"{error.text}. A batch is in hand while a view of it exists: copy the data that you keep",
+                held) from None
         except Error as error:
             self._locate(error)
             raise
-        if self._pass is None or self.client_id is not None or self._resume is not None:
-            info = lease.info()
-            self._pass = info["pass"]
-            self._at = (info["epoch"], info["index"], info["slice"])
-        return lease
 
     def _warn_of_drops(self) -> None:
         self._has_warned = True
@@ -342,11 +314,9 @@ class Stream:
         if self._core.closed:
             raise FailedPreconditionError(f"this stream of pipeline {self.name} is closed: open another")
         info = self._core.info()
-        if self._peeked is not None:  # of load_state_dict: goes on there
-            pass
-        elif info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
+        if info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
             self._rewind()
-        elif self._given() > 0 and self._resume is None and not info["finished"]:
+        elif self._taken() > 0 and not info["finished"]:
             self._begin_anew()
         self._n_loops += 1
         return _Pass(self, self._n_loops)
@@ -356,14 +326,9 @@ class Stream:
         info = self._core.info()
         return int(info["batches"] + info["errors"]) - self._before
 
-    def _given(self) -> int:
-        """Returns the number of items that `next` has returned: without the one that load_state_dict found."""
-        return 0 if self._peeked is not None else self._taken()
-
     def _rewind(self) -> None:
         self._core.rewind()
         self._before += self._taken()
-        self._came_back, self._pass, self._at = 0, None, None
 
     def _begin_anew(self) -> None:
         if os.getpid() != self._pid:
@@ -398,144 +363,37 @@ class Stream:
         self._epoch = _whole("epoch", epoch, 0)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where this trainer is: the pass, and how many batches of it were taken."""
-        ahead = self._ahead.state if self._ahead is not None else None
-        return ahead if ahead is not None else self._position()
+        """Where this trainer is: after the batches that its loop has taken, without those that are ahead of it.
+        JSON of at most 1 KiB; asks nobody. FailedPreconditionError: batches of this pipeline depend on timing,
+        and the stream was not opened with resume="approximate"."""
+        mark = self._ahead.mark if self._ahead is not None else None
+        mark = self._mark() if mark is None else mark
+        if isinstance(mark, Error):
+            raise mark
+        return {**json.loads(mark), "epoch": self._epoch}
 
-    def _position(self) -> Dict[str, Any]:
-        place = self._place()
-        state = {"version": _STATE_VERSION, "pipeline": self.name, "epoch": self._epoch,
-                 "pass": place.number, "batches": place.batches}
-        return state if self.client_id is None else {**state, "at": place.at}
+    def _mark(self) -> Union[str, Error]:
+        """The state now, or the reason that there is none: for what is ahead of the loop."""
+        try:
+            return self._core.state()
+        except Error as error:
+            return error
 
-    def _place(self) -> _Place:
-        if self._resume is not None:
-            return self._resume
-        if self._peeked is not None:
-            return self._peeked.before
-        info = self._core.info()
-        if info["at_end"]:
-            return _Place(info["end_pass"] + 1, 0, None)
-        return _Place(self._pass or 0, None if self._came_back else self._taken(), self._at)
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on after the batches of that state: of any pass, on a stream that has taken batches too. The
+        stream leaves the pipeline and opens it again; stagerd moves the dataset to the place, and the call waits
+        for that. Every error of the state is raised here, and names the difference. After it the stream is
+        closed, unless the state itself is malformed."""
+        text = _state_text(state)
+        _core.check_state(text)
+        self._core.close()
+        try:
+            self._open(text)
+        except Error as error:
+            raise type(error)(f"{error.text}. The stream is closed") from None
+        self._epoch = _epoch_of(state)
 
-    def load_state_dict(self, state: Dict[str, Any], timeout: Any = ...) -> None:
-        """Goes on after what that state had taken, with the same batches in the same order, on a stream
-        that has taken nothing. stagerd cannot jump to a place: what comes before it is made once more
-        and thrown away here, which takes its time; timeout is as of `next`, and after a
-        DeadlineExceededError the next `next` goes on with it. stagerd counts the passes of a pipeline from
-        when that was applied or the daemon started: a pass that is over does not come back
-        (FailedPreconditionError), but in a `private_run`. A client that comes back under its client_id in the
-        middle of a pass gets what follows what it had acknowledged: FailedPreconditionError where the state
-        lies before that. After such an error the stream is where it was, or closed where the text says so. Not
-        for `split` among several trainers, where it is not decided beforehand which one gets a batch."""
-        place, millis = self._place_of(state), self._timeout_millis if timeout is ... else _timeout_millis(timeout)
-        self._resume = place
-        self._peeked = _Peeked(self._catch_up(millis), place)
-        self._epoch = int(state["epoch"])
-
-    def _place_of(self, state: Dict[str, Any]) -> _Place:
-        """Returns the place of a state, checked as far as that needs no batch."""
-        keys = {"version", "pipeline", "epoch", "pass", "batches"}
-        if not isinstance(state, dict) or not keys <= state.keys() or state["version"] != _STATE_VERSION \
-                or state["pipeline"] != self.name:
-            raise InvalidArgumentError(
-                f"not a state of pipeline {self.name}, version {_STATE_VERSION}: {state!r}")
-        batches, at = state["batches"], state.get("at")
-        place = _Place(int(state["pass"]), batches, None if at is None else tuple(at))
-        is_fresh = self._before == 0 and self._taken() <= (self._peeked is not None)
-        if not is_fresh and place != self._resume:
-            raise FailedPreconditionError("load_state_dict: this stream has taken batches already; "
-                                          "open a new one")
-        if not self._private_run:
-            status = _admin.status(self.name, runtime_dir=self.runtime_dir)
-            if status["delivery"] == "split" and status["num_clients"] > 1:
-                raise FailedPreconditionError(
-                    f"pipeline {self.name} splits its batches among {status['num_clients']} "
-                    "trainers on demand: a position in it cannot be restored")
-        if batches is None and at is None or self._came_back and at is None and batches:
-            raise FailedPreconditionError(
-                f"{state} has no position in its pass: it was taken before the first batch, by a trainer "
-                "that had reconnected during the pass, or without a client_id")
-        return place
-
-    def _catch_up(self, millis: int) -> Union[_core.Lease, Error]:
-        """Discards the items before the place of load_state_dict. Returns the first item after it."""
-        wanted, n_thrown = self._resume or _Place(0, 0, None), 0
-        while True:
-            try:
-                lease = self._take(millis)
-            except (DeadlineExceededError, MaxInFlightError):
-                raise
-            except Error as error:
-                info = self._core.info()
-                number = info["end_pass"] if info["at_end"] else self._pass
-                if info["at_end"] and number == wanted.number and self._is_short(wanted):
-                    raise self._failed(None, f"the state is after {wanted.batches} batches of pass {number}, "
-                                       f"and the pass has {self._taken()}: the pipeline or its files have "
-                                       "changed since") from None
-                if info["finished"]:
-                    self._resume = None
-                    raise
-                if number == wanted.number and (info["at_end"] or self._is_behind(wanted)):
-                    self._resume = None
-                    return error
-                if info["at_end"]:
-                    self._rewind()
-                n_thrown += 1
-                continue
-            if self._pass is not None and self._pass > wanted.number:
-                raise self._failed(
-                    None if n_thrown else lease,
-                    f"the state is of pass {wanted.number}, and pipeline {self.name} is in pass "
-                    f"{self._pass}: it does not go back. Delete it and apply it again, by which passes are "
-                    "counted anew, or open it with private_run=True")
-            if self._pass == wanted.number and self._is_behind(wanted):
-                self._arrive(wanted, lease)
-                return lease
-            lease.release()
-            n_thrown += 1
-
-    def _failed(self, lease: Optional[_core.Lease], text: str) -> FailedPreconditionError:
-        """Ends a load_state_dict that failed. If only `lease` was taken, the stream stays before it. Otherwise a
-        private run begins again, and any other stream is closed."""
-        self._resume = None
-        if lease is not None:
-            self._peeked = _Peeked(lease, _Place(self._pass or 0, None if self._came_back else 0, None))
-        elif self._private_run:
-            self._core.close()
-            self._open()
-        else:
-            self.close()
-            text += ". The stream is closed, because it has passed batches over"
-        return FailedPreconditionError(text)
-
-    def _is_short(self, wanted: _Place) -> bool:
-        return not self._came_back and wanted.batches is not None and self._taken() < wanted.batches
-
-    def _is_behind(self, wanted: _Place) -> bool:
-        """Does what was taken last, a batch or an error item, follow that place?"""
-        if not self._came_back and wanted.batches is not None:
-            return self._taken() > wanted.batches
-        return self._at is not None and self._at > (wanted.at or ())
-
-    def _arrive(self, wanted: _Place, lease: _core.Lease) -> None:
-        """The batch that was taken last is the first one behind the place. Of a client that came back: does it
-        follow at once?"""
-        self._resume = None
-        if not self._came_back:
-            return
-        epoch, index, _ = self._at or (0, 0, 0)
-        at_epoch, at_index, _ = wanted.at or (0, -1, 0)
-        if self._core.info()["batches"] == 1 and (epoch != at_epoch or index - at_index > self._came_back):
-            raise self._failed(
-                lease,
-                f"{self.client_id} came back in the middle of pass {wanted.number}, where stagerd goes on "
-                f"with index {index} of epoch {epoch}; the state is of index {at_index} of epoch "
-                f"{at_epoch}, and what lies between was acknowledged. The stream goes on with index {index}; or, "
-                f"once reconnect_grace_millis are over, delete {self.name}, apply it again and load the state")
-        if wanted.batches is not None:
-            self._before += self._taken() - (wanted.batches + 1)
-            self._came_back = 0
+    get_state, set_state = state_dict, load_state_dict
 
     # ---- feeding, computing ----
 
@@ -597,7 +455,6 @@ class Stream:
         if self._ahead is not None:
             self._ahead.clear()
         self._core.close()
-        self._peeked = None
         if self._workers is not None:
             self._workers.close()
 

@@ -201,13 +201,10 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
     def stream(self) -> Stream:
         """The stream; opens it."""
         if self._stream is None or self._stream.closed:
-            self._stream = Stream(self._name, **self._options)
-            if self._state is not None:
-                try:
-                    self._stream.load_state_dict(self._state)
-                except BaseException:
-                    self.close()
-                    raise
+            if self._state is None:
+                self._stream = Stream(self._name, **self._options)
+            else:
+                self._stream = Stream(self._name, **{**self._options, "state": self._state})
                 self._state = None
             if self._epoch is not None:
                 self._stream.set_epoch(self._epoch)
@@ -249,6 +246,8 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
         self.close()
         self._state = dict(state)
         self.stream  # pylint: disable=pointless-statement
+
+    get_state, set_state = state_dict, load_state_dict
 
     def close(self) -> None:
         if self._stream is not None:

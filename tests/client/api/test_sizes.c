@@ -28,7 +28,7 @@ static void options_without_a_size_are_refused(void)
 {
     struct stager_options options = {0};
     check_refused(&options, "set it to sizeof(struct stager_options)");
-    options.struct_size = sizeof(options) - 1;
+    options.struct_size = STG_SIZE_TO(stager_options, reserved0) - 1; /* the first */
     check_refused(&options, "struct_size of stager_options is");
 }
 
@@ -48,6 +48,24 @@ static void options_of_a_newer_caller_are_taken_while_what_is_new_is_zero(void)
     fake_finish(&fake, stream);
     newer.later[1] = 1;
     check_refused(&newer.known, "install a newer libstager");
+}
+
+static void options_of_an_older_caller_are_taken(void)
+{
+    struct fake fake = {0};
+    fake_start(&fake);
+    struct stager_options older;
+    memset(&older, 0xff, sizeof(older)); /* what it does not have is not read */
+    memset(&older, 0, STG_SIZE_TO(stager_options, reserved0));
+    older.struct_size = STG_SIZE_TO(stager_options, reserved0);
+    older.runtime_dir = fake.dir;
+    struct stager_stream *stream;
+    fake_serve(&fake);
+    int rc = stager_open(NULL, "fake", &older, &stream);
+    fake_join(&fake);
+    if (rc < 0)
+        FAIL("stager_open: %s", stager_error_text(NULL));
+    fake_finish(&fake, stream);
 }
 
 static void counters_are_written_as_far_as_the_caller_knows_them(void)
@@ -130,6 +148,7 @@ static void nothing_is_written_behind_what_an_older_caller_has(void)
 
 static const struct stg_test tests[] = {
     TEST(options_without_a_size_are_refused),
+    TEST(options_of_an_older_caller_are_taken),
     TEST(options_of_a_newer_caller_are_taken_while_what_is_new_is_zero),
     TEST(counters_are_written_as_far_as_the_caller_knows_them),
     TEST(the_info_of_a_batch_describes_it),

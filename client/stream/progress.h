@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How far the trainer is in its stream: the state that stager_state writes. It follows
+ * what stager_next returns, and not what was taken from the ring.
+ */
+#ifndef STG_CLIENT_STREAM_PROGRESS_H
+#define STG_CLIENT_STREAM_PROGRESS_H
+
+#include "client/stream/stream.h"
+
+/* Checks the options of states, before the daemon is asked. INVALID_ARGUMENT. */
+int stg_progress_check(const struct stager_options *options, struct stg_err *err);
+
+/* Begins where the reply and the state of the options say. */
+int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *reply,
+                       const struct stager_options *options, struct stg_err *err);
+
+/* stager_next returns that batch. */
+void stg_progress_batch(struct stager_stream *stream, const struct stager_batch *batch);
+
+/* An error item, whose header lies at base, was taken; stager_next returns it. */
+void stg_progress_note_error(struct stager_stream *stream, const void *base,
+                             bool is_carried);
+void stg_progress_error(struct stager_stream *stream);
+
+/* The trainer asks for the next pass. */
+void stg_progress_rewind(struct stager_stream *stream);
+
+/* Returns the state. FAILED_PRECONDITION: it is not known, or not exact. */
+int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_state *ret,
+                       struct stg_err *err);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * States that clients load, as far as the pipeline decides: whether a state is of it, and
+ * exact. The data and the run decide the rest (daemon/stage/stage.h). Pure functions.
+ */
+#ifndef STG_DAEMON_PIPELINE_LOADING_H
+#define STG_DAEMON_PIPELINE_LOADING_H
+
+#include "daemon/pipeline/definition.h"
+
+/* Returns the reason that a state of a client is not exact; NULL: it is. */
+const char *stg_loading_why_inexact(const struct stg_definition *definition,
+                                    bool private_run);
+
+/* Reads the state of an open, and compares it with the pipeline. *ret may differ from the
+ * text: rows of slices that an element each has are part of its position.
+ * INVALID_ARGUMENT: it is no state. FAILED_PRECONDITION names the difference. */
+int stg_loading_read(const struct stg_request *request,
+                     const struct stg_definition *definition, struct stg_state *ret,
+                     struct stg_err *err);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs that begin at a state, and clients that load one: which run a client may attach
+ * to, and where it begins. Lock held, except in the functions of stage.h.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/stage/priv.h"
+
+/* ---- the place ---- */
+
+int stg_stage_sought(struct stg_stage *stage, struct stg_err *err)
+{
+    pthread_mutex_lock(&stage->lock);
+    int rc = stage->start.state == STG_START_PENDING  ? 0
+             : stage->start.state == STG_START_FAILED ? stage->start.err.code
+                                                      : 1;
+    if (rc < 0)
+        *err = stage->start.err;
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}
+
+static bool is_same(const struct stg_state *a, const struct stg_state *b)
+{
+    return a->pass == b->pass && a->place.elements == b->place.elements &&
+           a->rows == b->rows && a->told == b->told;
+}
+
+/* The place before the first item that the buffer has, or will have next. */
+static uint64_t first_position(const struct stg_stage *stage)
+{
+    const struct stg_buffer *buffer = &stage->buffer;
+    if (buffer->first < buffer->next)
+        return buffer->items[stg_buffer_at(buffer, buffer->first)].before.elements;
+    return stage->last_place.elements;
+}
+
+/* ---- clients ---- */
+
+static bool is_there(const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_JOINING;
+}
+
+/* It asked for a batch since it opened. */
+static bool has_begun(const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED &&
+           stg_control_asked(&client->control) > 0;
+}
+
+void stg_clients_refuse_unloaded(struct stg_stage *stage)
+{
+    if (stage->config.start == NULL || stage->members.begun || !stage->policy->together)
+        return;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (!c->loads && has_begun(c))
+            stg_client_disconnect(
+                stage, c, STAGER_FAILED_PRECONDITION,
+                "another client of this pipeline loaded a state, and this client asks "
+                "for "
+                "a batch without having loaded it: load the same state in every client");
+    }
+}
+
+static void name(const struct stg_stage *stage,
+                 bool (*is_meant)(const struct stg_client *client), struct stg_err *err)
+{
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (is_meant(c))
+            stg_err_append(err, err->code, " %s (pid %d)", c->client_id, (int)c->pid);
+    }
+}
+
+static bool has_loaded(const struct stg_client *client)
+{
+    return is_there(client) && client->loads;
+}
+
+static uint32_t count(const struct stg_stage *stage,
+                      bool (*is_meant)(const struct stg_client *client))
+{
+    uint32_t n = 0;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        n += is_meant(c);
+    return n;
+}
+
+/* ---- may a client with a state attach? ---- */
+
+static int refuse_rewind(const struct stg_stage *stage, const struct stg_state *state,
+                         struct stg_err *err)
+{
+    stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+            "pipeline %s is in pass %" PRIu64 " at position %" PRIu64
+            ", and the state is of pass %" PRIu64 ", position %" PRIu64
+            ": that batch is not in the buffer any more, and other clients would be "
+            "rewound:",
+            stage->config.name, stage->pass.n_ended, first_position(stage), state->pass,
+            state->place.elements);
+    name(stage, is_there, err);
+    return stg_err_append(err, err->code,
+                          "; wait until they leave, open the client with the earliest "
+                          "state first, or open with private_run");
+}
+
+static int refuse_digest(const struct stg_stage *stage, const struct stg_state *state,
+                         struct stg_err *err)
+{
+    stg_err(err, -STAGER_FAILED_PRECONDITION,
+            "the clients of pipeline %s loaded a state of pass %" PRIu64
+            ", position %" PRIu64 ", and this state is of pass %" PRIu64
+            ", position %" PRIu64 ": all ranks must load the state of one step; loaded:",
+            stage->config.name, stage->config.start->pass,
+            stage->config.start->place.elements, state->pass, state->place.elements);
+    name(stage, has_loaded, err);
+    return err->code;
+}
+
+static int admit_broadcast(const struct stg_stage *stage, const struct stg_state *state,
+                           struct stg_err *err)
+{
+    if (stage->pass.n_ended == state->pass &&
+        state->place.elements >= first_position(stage))
+        return 0;
+    if (count(stage, has_begun) == 0 && count(stage, has_loaded) == 0)
+        return 1;
+    return refuse_rewind(stage, state, err);
+}
+
+static int admit_together(const struct stg_stage *stage, const struct stg_state *state,
+                          struct stg_err *err)
+{
+    const struct stg_state *start = stage->config.start;
+    uint32_t n = stage->members.n_attached + stage->members.n_joining;
+    bool same = start != NULL && is_same(start, state);
+    if (same && count(stage, has_begun) == 0)
+        return 0;
+    if (!stage->policy->is_ranked)
+        return admit_broadcast(stage, state, err);
+    if (n >= stage->config.num_clients)
+        return 0; /* attaching refuses it, with the names of all */
+    if (start != NULL && !same && count(stage, has_loaded) > 0 &&
+        count(stage, has_begun) == 0)
+        return refuse_digest(stage, state, err);
+    return 1;
+}
+
+int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
+                    struct stg_err *err)
+{
+    pthread_mutex_lock(&stage->lock);
+    const struct stg_state *start = stage->config.start;
+    int rc = 0;
+    if (stage->members.n_attached + stage->members.n_joining == 0)
+        rc = start == NULL || !is_same(start, state) || stage->counts.n_assigned > 0;
+    else if (stage->policy->together)
+        rc = admit_together(stage, state, err);
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}
+
+uint64_t stg_stage_begins_pass(struct stg_stage *stage, const struct stg_client *client)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool back = false;
+    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
+        back |= c->state == STG_CLIENT_AWAY && client->named &&
+                strcmp(c->client_id, client->client_id) == 0;
+    bool at_start = stage->pass.state == STG_PASS_NONE || stage->counts.n_assigned == 0;
+    uint64_t pass =
+        !back && at_start && stage->config.start == NULL ? stage->pass.n_ended + 1 : 0;
+    pthread_mutex_unlock(&stage->lock);
+    return pass;
+}
