@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * States in C: a stream that opens at the state of another goes on after it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+static struct stager_stream *open_at(struct fixture *fixture, const char *state,
+                                     uint32_t rank, uint32_t world_size)
+{
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
+                                     .state = state,
+                                     .rank = rank,
+                                     .world_size = world_size};
+    struct stager_stream *stream;
+    if (stager_open(NULL, "p", &options, &stream) < 0)
+        FAIL("stager_open: %s", stager_error_text(NULL));
+    return stream;
+}
+
+static void a_stream_goes_on_at_every_state_of_another(void)
+{
+    struct fixture fixture;
+    char state[STAGER_STATE_BYTES], again[STAGER_STATE_BYTES];
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, 8, "num_threads: 2, capacity: 3");
+    for (int k = 0; k <= 8; k++) {
+        struct stager_stream *stream = open_at(&fixture, NULL, 0, 0);
+        for (int i = 0; i < k; i++)
+            fixture_expect_value(stream, i);
+        CHECK_INT(stager_state(stream, state, 16), -STAGER_INVALID_ARGUMENT);
+        CHECK_INT(stager_state(stream, state, sizeof(state)), 0);
+        stager_close(stream);
+        stream = open_at(&fixture, state, 0, 0);
+        CHECK_INT(stager_state(stream, again, sizeof(again)), 0);
+        CHECK_STR(again, state);
+        for (int i = k; i < 8; i++) {
+            struct stager_batch_info info = {.struct_size = sizeof(info)};
+            struct stager_batch *batch = fixture_take(stream);
+            CHECK_INT(stager_batch_info(batch, &info), 0);
+            CHECK_INT(info.position, i + 1);
+            stager_release(batch);
+        }
+        fixture_expect_code(stream, STAGER_OUT_OF_RANGE, "end of pass");
+        stager_close(stream);
+    }
+    fixture_finish(&fixture);
+}
+
+static void a_rank_gets_its_batch_whatever_the_order_of_joining(void)
+{
+    struct fixture fixture;
+    struct stager_stream *ranks[3];
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, 12, "delivery: round_robin, num_clients: 3");
+    for (uint32_t r = 3; r-- > 0;)
+        ranks[r] = open_at(&fixture, NULL, r, 3);
+    for (int round = 0; round < 4; round++) {
+        for (int r = 0; r < 3; r++)
+            fixture_expect_value(ranks[r], 3 * round + r);
+    }
+    stager_close(ranks[1]);
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = fixture.runtime, .world_size = 3};
+    CHECK_INT(stager_open(NULL, "p", &options, &ranks[1]), -STAGER_ALREADY_EXISTS);
+    CHECK_CONTAINS(stager_error_text(NULL), "rank 0 of pipeline p is client");
+    options.rank = 3;
+    CHECK_INT(stager_open(NULL, "p", &options, &ranks[1]), -STAGER_INVALID_ARGUMENT);
+    stager_close(ranks[0]);
+    stager_close(ranks[2]);
+    fixture_finish(&fixture);
+}
+
+static const struct stg_test tests[] = {
+    TEST(a_stream_goes_on_at_every_state_of_another),
+    TEST(a_rank_gets_its_batch_whatever_the_order_of_joining),
+};
+
+TEST_MAIN(tests)
