@@ -410,7 +410,7 @@ static int seek(struct stg_stage *stage, const struct stg_state *start,
                                     .elements = start->place.elements,
                                     .passed = start->place.passed,
                                     .errors = start->place.has_errors};
-    if (rc == 0 && position.elements > 0)
+    if (rc == 0 && position.items > 0)
         rc = stg_dataset_seek(runners->dataset, &position, err);
     runners->pull_place = start->place;
     runners->pull_epoch = start->place.epoch;

@@ -221,31 +221,41 @@ class Resume(Case):
                     rest.append((batch["noise"].tolist(), batch["value"].tolist()))
             self.assertEqual(rest, every[k:])
 
-    def test_error_items_are_delivered_once(self):
-        path = self.file("rows", "1\n2\nx\n4\ny\n6\n")
-        name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line", {"batch": {"batch_size": 1}}],
-                          graph=[{"name": "n", "op": "string_to_number", "input": ["record"]}],
-                          staged={"features": {"n": "n"}})
+    def items(self, stream):
+        """What each batch has, and the line of each error."""
+        while True:
+            try:
+                yield stream.next()["n"].tolist()
+            except stager.InvalidArgumentError as error:
+                yield error.line
+            except stager.OutOfRangeError:
+                return
 
-        def items(stream):
-            while True:
-                try:
-                    yield stream.next()["n"].tolist()[0]
-                except stager.InvalidArgumentError as error:
-                    yield error.line
-                except stager.OutOfRangeError:
-                    return
+    def resumes_after_each(self, name, every):
         with stager.open(name, private_run=True) as stream:
-            every = list(items(stream))
-        self.assertEqual(every, [1.0, 2.0, 3, 4.0, 5, 6.0])
-        for k in range(7):
+            self.assertEqual(list(self.items(stream)), every)
+        for k in range(len(every) + 1):
             with stager.open(name, private_run=True) as stream:
-                reader = items(stream)
+                reader = self.items(stream)
                 for _ in range(k):
                     next(reader)
                 state = stream.state_dict()
             with stager.open(name, private_run=True, state=state) as stream:
-                self.assertEqual(list(items(stream)), every[k:])
+                self.assertEqual(list(self.items(stream)), every[k:], f"after {k} items")
+
+    PARSE = {"graph": [{"name": "n", "op": "string_to_number", "input": ["record"]}]}
+
+    def test_error_items_are_delivered_once(self):
+        path = self.file("rows", "1\n2\nx\n4\ny\n6\n")
+        name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line", {"batch": {"batch_size": 1}}],
+                          staged={"features": {"n": "n"}}, **self.PARSE)
+        self.resumes_after_each(name, [[1.0], [2.0], 3, [4.0], 5, [6.0]])
+
+    def test_an_error_item_that_passes_half_a_batch_is_delivered_once(self):
+        path = self.file("rows", "1\nx\n3\n4\ny\n6\n")
+        name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line",
+                                   {"map": {**self.PARSE, "output": {"n": "n"}}}, {"batch": {"batch_size": 2}}])
+        self.resumes_after_each(name, [2, [1.0, 3.0], 5, [4.0, 6.0]])
 
     def test_ignored_items_are_counted(self):
         path = self.file("rows", "1\n2\nx\n4\ny\n6\n")
