@@ -312,8 +312,9 @@ static void run(struct subject *subject, double seconds, double slice)
     while ((double)subject->n_rounds * slice < seconds * 0.999 &&
            subject->n_rounds < MAX_ROUNDS)
         run_round(subject, trainers, slice);
-    last_decision(subject->names[subject->n_variants - 1], subject->decision,
-                  sizeof(subject->decision));
+    if (subject->over_off.n == 0) /* of the long run */
+        last_decision(subject->names[subject->n_variants - 1], subject->decision,
+                      sizeof(subject->decision));
     for (size_t i = 0; i < subject->n_variants; i++) {
         trainer_send(trainers[i].fd, 0);
         trainer_join(&trainers[i]);
