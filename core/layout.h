@@ -26,6 +26,7 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -147,6 +148,14 @@ struct stg_pass_place {
     uint32_t has_errors; /* 0: no step has met an error so far */
 };
 static_assert(sizeof(struct stg_pass_place) == 40, "ABI");
+
+/* Returns whether a is before b, in one pass. An error may pass elements that are in no
+ * item yet: then it moves only `passed`. */
+static inline bool stg_place_is_before(const struct stg_pass_place *a,
+                                       const struct stg_pass_place *b)
+{
+    return a->elements != b->elements ? a->elements < b->elements : a->passed < b->passed;
+}
 
 #define STG_FINAL_TEXT_BYTES 1008
 

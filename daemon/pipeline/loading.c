@@ -35,7 +35,9 @@ static int place_rows(const struct stg_request *request,
                        state->ranks, ranks);
     if (request->batch_size != 0 && state->rows % request->batch_size == 0)
         return 0;
-    if (ranks != 1 || !stg_signature_counts_rows(definition->spec))
+    /* An error that passed the batch's elements is one of them, and no row. */
+    if (ranks != 1 || state->place.passed > 0 ||
+        !stg_signature_counts_rows(definition->spec))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "the state was taken %" PRIu64
                        " rows after the start of a staged batch: open with a batch_size "

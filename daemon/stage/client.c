@@ -153,7 +153,7 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     client->loads = attach->state != NULL;
     if (client->loads) {
         client->load_pass = attach->state->pass;
-        client->load_position = attach->state->place.elements;
+        client->load_place = attach->state->place;
     }
     client->pid = attach->pid;
     client->uid = attach->uid;
@@ -199,8 +199,9 @@ static uint64_t first_ordinal(const struct stg_stage *stage,
 {
     const struct stg_buffer *buffer = &stage->buffer;
     uint64_t i = buffer->first;
-    while (i < buffer->next && buffer->items[stg_buffer_at(buffer, i)].after.elements <=
-                                   client->load_position)
+    while (i < buffer->next &&
+           !stg_place_is_before(&client->load_place,
+                                &buffer->items[stg_buffer_at(buffer, i)].after))
         i++;
     return i;
 }

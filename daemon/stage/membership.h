@@ -58,12 +58,13 @@ struct stg_client {
     struct stg_partition_needs *needs; /* NULL without partitions */
     uint64_t joined;                   /* number of clients before it */
 
-    uint32_t rank;                     /* round_robin */
-    bool names_rank;                   /* the client has named it */
-    uint64_t cursor;                   /* broadcast: ordinal of the next item it gets */
-    bool loads;                        /* it opened with a state */
-    uint64_t load_pass, load_position; /* broadcast: it gets nothing before that */
-    uint64_t base_pass;                /* the pass that pass_wanted == 1 means */
+    uint32_t rank;   /* round_robin */
+    bool names_rank; /* the client has named it */
+    uint64_t cursor; /* broadcast: ordinal of the next item it gets */
+    bool loads;      /* it opened with a state */
+    uint64_t load_pass;
+    struct stg_pass_place load_place; /* broadcast: it gets nothing before that */
+    uint64_t base_pass;               /* the pass that pass_wanted == 1 means */
     uint64_t ends;         /* passes whose end it got, counted from base_pass */
     uint64_t end_position; /* of the last end in its ring */
     uint64_t asked;        /* its hint, last seen; at most ring.head + 1 */

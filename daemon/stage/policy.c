@@ -183,7 +183,7 @@ static uint64_t offer(const struct stg_delivery_view *view, struct stg_client *c
     uint32_t extent = stg_buffer_at(view->buffer, client->cursor);
     const struct stg_item *item = &view->buffer->items[extent];
     bool is_before = client->loads && view->pass->n_ended == client->load_pass &&
-                     item->after.elements <= client->load_position;
+                     !stg_place_is_before(&client->load_place, &item->after);
     bool is_good = !is_before && may_have(view, client, extent);
     if (is_good && credits(view, client) == 0)
         return client->cursor;

@@ -24,17 +24,18 @@ int stg_stage_sought(struct stg_stage *stage, struct stg_err *err)
 
 static bool is_same(const struct stg_state *a, const struct stg_state *b)
 {
-    return a->pass == b->pass && a->place.elements == b->place.elements &&
-           a->rows == b->rows && a->told == b->told;
+    return a->pass == b->pass && !stg_place_is_before(&a->place, &b->place) &&
+           !stg_place_is_before(&b->place, &a->place) && a->rows == b->rows &&
+           a->told == b->told;
 }
 
 /* The place before the first item that the buffer has, or will have next. */
-static uint64_t first_position(const struct stg_stage *stage)
+static const struct stg_pass_place *first_place(const struct stg_stage *stage)
 {
     const struct stg_buffer *buffer = &stage->buffer;
     if (buffer->first < buffer->next)
-        return buffer->items[stg_buffer_at(buffer, buffer->first)].before.elements;
-    return stage->last_place.elements;
+        return &buffer->items[stg_buffer_at(buffer, buffer->first)].before;
+    return &stage->last_place;
 }
 
 /* ---- clients ---- */
@@ -98,8 +99,8 @@ static int refuse_rewind(const struct stg_stage *stage, const struct stg_state *
             ", and the state is of pass %" PRIu64 ", position %" PRIu64
             ": that batch is not in the buffer any more, and other clients would be "
             "rewound:",
-            stage->config.name, stage->pass.n_ended, first_position(stage), state->pass,
-            state->place.elements);
+            stage->config.name, stage->pass.n_ended, first_place(stage)->elements,
+            state->pass, state->place.elements);
     name(stage, is_there, err);
     return stg_err_append(err, err->code,
                           "; wait until they leave, open the client with the earliest "
@@ -123,7 +124,7 @@ static int admit_broadcast(const struct stg_stage *stage, const struct stg_state
                            struct stg_err *err)
 {
     if (stage->pass.n_ended == state->pass &&
-        state->place.elements >= first_position(stage))
+        !stg_place_is_before(&state->place, first_place(stage)))
         return 0;
     if (count(stage, has_begun) == 0 && count(stage, has_loaded) == 0)
         return 1;

@@ -40,6 +40,8 @@ def some(stream, n, of=sums):
 
 
 class Case(case.Case):
+    PARSE = {"graph": [{"name": "n", "op": "string_to_number", "input": ["record"]}]}
+
     def rows(self):
         """Criteo's rows in three files."""
         if os.path.exists(SAMPLE):
@@ -64,6 +66,16 @@ class Case(case.Case):
             "dataset": [{"files": {"pattern": f"{folder}/*.csv", "seed": 3}}, "text_line",
                         {"shuffle": {"buffer_size": 64, "seed": seed}}, *steps, {"batch": {"batch_size": batch_size}}],
             "staged": staged}), replace=True)
+
+    def items(self, stream):
+        """What each batch has, and the line of each error."""
+        while True:
+            try:
+                yield stream.next()["n"].tolist()
+            except stager.InvalidArgumentError as error:
+                yield error.line
+            except stager.OutOfRangeError:
+                return
 
 
 class Resume(Case):
@@ -221,16 +233,6 @@ class Resume(Case):
                     rest.append((batch["noise"].tolist(), batch["value"].tolist()))
             self.assertEqual(rest, every[k:])
 
-    def items(self, stream):
-        """What each batch has, and the line of each error."""
-        while True:
-            try:
-                yield stream.next()["n"].tolist()
-            except stager.InvalidArgumentError as error:
-                yield error.line
-            except stager.OutOfRangeError:
-                return
-
     def resumes_after_each(self, name, every):
         with stager.open(name, private_run=True) as stream:
             self.assertEqual(list(self.items(stream)), every)
@@ -243,8 +245,6 @@ class Resume(Case):
             with stager.open(name, private_run=True, state=state) as stream:
                 self.assertEqual(list(self.items(stream)), every[k:], f"after {k} items")
 
-    PARSE = {"graph": [{"name": "n", "op": "string_to_number", "input": ["record"]}]}
-
     def test_error_items_are_delivered_once(self):
         path = self.file("rows", "1\n2\nx\n4\ny\n6\n")
         name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line", {"batch": {"batch_size": 1}}],
@@ -256,6 +256,19 @@ class Resume(Case):
         name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line",
                                    {"map": {**self.PARSE, "output": {"n": "n"}}}, {"batch": {"batch_size": 2}}])
         self.resumes_after_each(name, [2, [1.0, 3.0], 5, [4.0, 6.0]])
+
+    def test_a_part_of_a_batch_that_an_error_passed_needs_slices_of_that_size(self):
+        path = self.file("rows", "1\nx\n3\n4\n5\n6\n7\n8\n9\n")
+        name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line",
+                                   {"map": {**self.PARSE, "output": {"n": "n"}}}, {"batch": {"batch_size": 4}}])
+        with stager.open(name, batch_size=1) as stream:
+            reader = self.items(stream)
+            self.assertEqual([next(reader) for _ in range(3)], [2, [1.0], [3.0]])
+            state = stream.state_dict()
+        with stager.open(name, batch_size=2, state=state) as stream:
+            self.assertEqual(list(self.items(stream)), [[4.0, 5.0], [6.0, 7.0], [8.0, 9.0]])
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "2 rows after the start .* batch_size that divides"):
+            stager.open(name, state=state)
 
     def test_ignored_items_are_counted(self):
         path = self.file("rows", "1\n2\nx\n4\ny\n6\n")
@@ -555,6 +568,22 @@ class Deliveries(Case):
             stager.open(name, state=early)
         self.assertEqual(self.steps([first], 2), every[11:13])
         first.close()
+
+    def test_broadcast_gives_an_error_item_to_a_client_whose_state_is_before_it(self):
+        path = self.file("rows", "1\n2\n3\nx\n5\n6\n")
+        name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line",
+                                   {"map": {**self.PARSE, "output": {"n": "n"}}}, {"batch": {"batch_size": 2}}],
+                          staged={"delivery": "broadcast", "num_clients": 2, "capacity": 8})
+        every = [[1.0, 2.0], 4, [3.0, 5.0], [6.0]]
+        with stager.open(name, private_run=True) as stream:
+            reader, states = self.items(stream), []
+            for _ in range(3):
+                states.append(stream.state_dict())
+                next(reader)
+        for k, state in enumerate(states):
+            with stager.open(name, state=states[0]) as first, stager.open(name, state=state) as second:
+                self.assertEqual(list(self.items(second)), every[k:], f"after {k} items")
+                self.assertEqual(list(self.items(first)), every)
 
 
 if __name__ == "__main__":

