@@ -8,8 +8,7 @@
 
 A C test executable counts its own cases and prints such a line last: its cases are counted. Any
 other test counts as one. The output of what failed is shown. Exit status 1 when anything failed,
-or when no test ran. --again runs the tests once more that were skipped, or that skipped a case, in
-the last run: as root, those that need it. --add sums the last lines of logs that this script, or another that ends
+or when no test ran. --again, as root, runs the tests that the last run skipped because they need it. --add sums the last lines of logs that this script, or another that ends
 alike, wrote.
 """
 import json
@@ -20,6 +19,8 @@ import sys
 
 LINE = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
 GOOD = ("OK", "EXPECTEDFAIL")
+NEEDS_ROOT = re.compile(r"skipped:? .*\broot\b")
+SKIPPED = re.compile(r"^(?:skip +(\w+)$|(test_\w+) \([^\n]*\)(?:\n[^\n(]*)? \.\.\. skipped )", re.M)
 
 
 def last_count(text):
@@ -71,11 +72,27 @@ def run_meson(build, arguments):
         return [json.loads(line) for line in file if line.strip()], status
 
 
-def skipped_tests(build):
-    """The names, as meson takes them, of the tests of the last run that skipped anything."""
+def skipped_for_root(build):
+    """{name, as meson takes it: the tests to run}, of what the last run skipped because it needs root; [] is all."""
     with open(os.path.join(build, "meson-logs", "testlog.json"), encoding="utf-8") as file:
         entries = [json.loads(line) for line in file if line.strip()]
-    return [entry["name"].split(" / ")[-1] for entry in entries if count(entry)[2] > 0]
+    found = {}
+    for entry in entries:
+        text = (entry.get("stdout") or "") + (entry.get("stderr") or "")
+        if count(entry)[2] > 0 and NEEDS_ROOT.search(text):
+            found[entry["name"].split(" / ")[-1]] = [c or python for c, python in SKIPPED.findall(text)]
+    return found
+
+
+def run_again(build):
+    """The entries of those; each program runs by itself, as the names of tests belong to one."""
+    entries, status = [], 0
+    for name, tests in skipped_for_root(build).items():
+        chosen = [f"--test-args={' '.join(tests)}"] if tests else []
+        got, code = run_meson(build, ["--no-rebuild", name, *chosen])
+        entries += got
+        status = status or code
+    return entries, status
 
 
 def tell(total):
@@ -102,11 +119,9 @@ def main(argv):
     if argv[1] == "--add":
         return add_logs(argv[2:])
     if argv[1] == "--again":
-        names = skipped_tests(argv[2])
-        if not names:
-            return tell([0, 0, 0])
-        argv = [argv[0], argv[2], "--no-rebuild", *names]
-    entries, status = run_meson(argv[1], argv[2:])
+        entries, status = run_again(argv[2])
+    else:
+        entries, status = run_meson(argv[1], argv[2:])
     total = [0, 0, 0]
     for entry in entries:
         got = count(entry)
