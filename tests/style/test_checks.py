@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each style check gets a good and a bad sample: a check that cannot fail checks nothing. Checks whose tool is not
 installed are left out."""
+import json
 import os
 import shutil
 import subprocess
@@ -512,14 +513,20 @@ def the_summary_sees_a_test_that_dies_after_its_count():
     assert summary.count(entry) == [5, 1, 0]
 
 
-def the_summary_knows_what_was_skipped():
+def the_summary_knows_what_was_skipped_for_root():
+    entries = [
+        {"name": "unit / a", "result": "OK", "stdout": "ok   x\nskip y_z\n1 passed, 0 failed, 1 skipped", "stderr": "    skipped: needs root, to be another user"},
+        {"name": "unit / b", "result": "OK", "stdout": ""},
+        {"name": "system / c", "result": "SKIP", "stdout": "skipped: a container is booted by root\n"},
+        {"name": "python / d", "result": "OK", "stdout": "test_x (__main__.X.test_x) ... ok\n"
+                                                         "test_y (__main__.X.test_y) ... skipped 'only root can change the user'\n"
+                                                         "test_z (__main__.X.test_z)\nA docstring. ... skipped 'no cupy'\n1 passed, 0 failed, 2 skipped"},
+        {"name": "python / e", "result": "SKIP", "stdout": "skipped: no torch\n"}]
     with tempfile.TemporaryDirectory() as build:
         os.mkdir(f"{build}/meson-logs")
         with open(f"{build}/meson-logs/testlog.json", "w", encoding="utf-8") as file:
-            file.write('{"name": "stager:unit / a", "result": "OK", "stdout": "2 passed, 0 failed, 1 skipped"}\n'
-                       '{"name": "stager:unit / b", "result": "OK", "stdout": ""}\n'
-                       '{"name": "stager:system / c", "result": "SKIP", "stdout": "skipped: no root"}\n')
-        assert summary.skipped_tests(build) == ["a", "c"]
+            file.write("\n".join(json.dumps(entry) for entry in entries))
+        assert summary.skipped_for_root(build) == {"a": ["y_z"], "c": [], "d": ["test_y", "test_z"]}
 
 
 def the_summary_of_nothing_is_a_failure():
