@@ -117,7 +117,7 @@ class Torch(case.Case):
                 use()
         dataset.set_state(state)
         self.assertEqual(dataset.get_state(), state)
-        self.assertEqual(len(list(dataset)), 5)
+        self.assertEqual(sum(1 for _ in dataset), 5)
         dataset.close()
 
     def test_workers_are_refused_with_the_reason(self):
