@@ -63,6 +63,8 @@ static void a_rank_gets_its_batch_whatever_the_order_of_joining(void)
         for (int r = 0; r < 3; r++)
             fixture_expect_value(ranks[r], 3 * round + r);
     }
+    for (int r = 0; r < 3; r++)
+        fixture_expect_code(ranks[r], STAGER_OUT_OF_RANGE, "end of pass");
     stager_close(ranks[1]);
     struct stager_options options = {
         .struct_size = sizeof(options), .runtime_dir = fixture.runtime, .world_size = 3};
