@@ -34,7 +34,7 @@ static const struct field fields[] = {
     FIELD("passed", SMALL, place.passed),
     FIELD("errors", SMALL, place.has_errors),
     FIELD("rows", NUMBER, rows),
-    FIELD("told", NUMBER, told),
+    FIELD("told", NUMBER, n_delivered),
     FIELD("ranks", NUMBER, ranks),
     FIELD("files", NUMBER, data.n_files),
     FIELD("bytes", NUMBER, data.bytes),

@@ -25,10 +25,10 @@ struct stg_state {
     char steps[STG_STATE_STEPS_BYTES]; /* signature of the pipeline; [a-z0-9_:,@;#.-] */
     uint64_t order;                    /* STG_ORDER_VERSION */
     uint64_t pass;
-    struct stg_pass_place place; /* before `rows` and `told` */
-    uint64_t rows;  /* of the item after the place: taken already, by slices */
-    uint64_t told;  /* error items after the place that were delivered already */
-    uint64_t ranks; /* clients that share a round, where rows is not 0; else 0 */
+    struct stg_pass_place place; /* before `rows` and `n_delivered` */
+    uint64_t rows;        /* of the item after the place: taken already, by slices */
+    uint64_t n_delivered; /* error items after the place that the client has already */
+    uint64_t ranks;       /* clients that share a round, where rows is not 0; else 0 */
     struct stg_data_identity data; /* of the pass; n_files 0: not known, or no files */
 };
 

@@ -263,7 +263,7 @@ struct stg_reply {
     size_t n_advice;
     uint64_t max_batch_bytes, memory_bytes;
     bool unchanged;
-    const char *reproducible; /* check, apply: "yes" or the reason; "": not told */
+    const char *reproducible; /* check, apply: "yes" or the reason; "": unknown */
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;

@@ -73,7 +73,7 @@ static void stand_at(struct stager_stream *stream, const struct stg_batch_header
     stream->state.place = *place;
     stream->state.data = header->data;
     stream->state.rows = 0;
-    stream->state.told = 0;
+    stream->state.n_delivered = 0;
     stream->state.ranks = 0;
     stream->has_state = true;
 }
@@ -112,7 +112,7 @@ void stg_progress_error(struct stager_stream *stream)
         return;
     stream->has_error = false;
     if (stream->error_is_carried)
-        stream->state.told++;
+        stream->state.n_delivered++;
     else
         stand_at(stream, &stream->error_header, &stream->error_place);
 }

@@ -352,8 +352,8 @@ static int compare_parts(const struct part *now, const struct part *then, unsign
                       now->name, then->n_name, then->name);
     if (!same(now->hash, now->n_hash, then->hash, then->n_hash))
         return is_graph || same(now->name, now->n_name, "features", 8)
-                   ? differ(err, "the %s before the boundary differ%s",
-                            is_graph ? "nodes of the graph" : "features", "")
+                   ? differ(err, "the %s before the boundary differ",
+                            is_graph ? "nodes of the graph" : "features")
                    : differ(err, "step %.*s (number %u) has other attributes",
                             now->n_name, now->name, i);
     if (!same(now->seed, now->n_seed, then->seed, then->n_seed))
@@ -393,17 +393,16 @@ int stg_signature_compare(const char *pipeline, const char *state, struct stg_er
 /* NULL: the step gives the same elements in every run. */
 static const char *reason_of(const struct stg_step *step, char *buf, size_t bytes)
 {
-    bool is_sloppy = stg_attr_bool(step->attrs, step->n_attrs, "sloppy", false) ||
-                     !stg_attr_bool(step->attrs, step->n_attrs, "deterministic", true);
+    bool is_sloppy = stg_attr_bool(step->attrs, step->n_attrs, "sloppy", false);
+    bool is_free = !stg_attr_bool(step->attrs, step->n_attrs, "deterministic", true);
     bool is_impure = strcmp(step->name, "py_function") == 0 &&
                      !stg_attr_bool(step->attrs, step->n_attrs, "pure", false);
-    if (!is_sloppy && !is_impure)
+    if (!is_sloppy && !is_free && !is_impure)
         return NULL;
     snprintf(buf, bytes, "step %s (line %d): %s", step->name, step->line,
-             is_impure ? "the function is not declared pure: true"
-             : stg_attr_bool(step->attrs, step->n_attrs, "sloppy", false)
-                 ? "sloppy: true"
-                 : "deterministic: false");
+             is_impure   ? "the function is not declared pure: true"
+             : is_sloppy ? "sloppy: true"
+                         : "deterministic: false");
     return buf;
 }
 

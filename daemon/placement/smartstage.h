@@ -87,7 +87,7 @@ struct stg_smart {
     uint32_t in_force; /* of partitions */
     uint32_t trying;   /* of partitions, in TRIAL */
     double gain;       /* of the one in force over the file's own; 0: it is that */
-    bool has_news;     /* the last trials have ended, and the caller was not told */
+    bool has_news;     /* the last trials have ended, and the caller has not read it */
 
     int phase; /* of the pair: enum in smartstage.c */
     bool challenger_first;

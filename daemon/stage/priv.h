@@ -89,7 +89,7 @@ struct stg_runners {
     uint64_t pause_until_ns; /* too many were ignored in a row: no runner pulls */
     uint32_t n_in_round;     /* round_robin: published items of an unfinished round */
     struct stg_pass_place round_base; /* before the first of them */
-    uint64_t n_errors_told;           /* error items that a state counts as delivered */
+    uint64_t n_errors_delivered;      /* error items that a state counts as delivered */
 };
 
 /* The run begins at a state: the first runner moves the dataset there before any client

@@ -437,10 +437,10 @@ static void discard(struct stg_stage *stage, const struct stg_work *work)
 }
 
 /* A state counts it as delivered: its client had it before. */
-static bool is_told(struct stg_stage *stage, const struct stg_work *work)
+static bool was_delivered(struct stg_stage *stage, const struct stg_work *work)
 {
-    bool is = work->err.code != 0 && stage->runners.n_errors_told > 0;
-    stage->runners.n_errors_told -= is;
+    bool is = work->err.code != 0 && stage->runners.n_errors_delivered > 0;
+    stage->runners.n_errors_delivered -= is;
     return is;
 }
 
@@ -453,7 +453,7 @@ static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64
         stage->counts.n_discarded++;
     else if (verdict == IGNORED)
         stage->counts.n_discarded += !ignore(stage, work);
-    else if (is_told(stage, work))
+    else if (was_delivered(stage, work))
         stage->counts.n_discarded++;
     else {
         end_row_of_ignored(stage);

@@ -26,7 +26,7 @@ static bool is_same(const struct stg_state *a, const struct stg_state *b)
 {
     return a->pass == b->pass && !stg_place_is_before(&a->place, &b->place) &&
            !stg_place_is_before(&b->place, &a->place) && a->rows == b->rows &&
-           a->told == b->told;
+           a->n_delivered == b->n_delivered;
 }
 
 /* The place before the first item that the buffer has, or will have next. */

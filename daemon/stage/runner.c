@@ -415,7 +415,7 @@ static int seek(struct stg_stage *stage, const struct stg_state *start,
     runners->pull_place = start->place;
     runners->pull_epoch = start->place.epoch;
     runners->pull_index = start->place.index;
-    runners->n_errors_told = start->told;
+    runners->n_errors_delivered = start->n_delivered;
     return rc;
 }
 
@@ -424,7 +424,7 @@ static int find_place(struct stg_stage *stage, uint64_t pass, struct stg_err *er
     struct stg_runners *runners = &stage->runners;
     const struct stg_state *start = stage->config.start;
     runners->pull_place = (struct stg_pass_place){0};
-    runners->n_errors_told = 0;
+    runners->n_errors_delivered = 0;
     int rc =
         stg_dataset_identify(runners->dataset, stage->config.spec, &runners->data, err);
     return rc == 0 && start != NULL && start->pass == pass ? seek(stage, start, err) : rc;

@@ -20,7 +20,7 @@ static struct stg_state example(void)
         .pass = 20,
         .place = {.items = 8, .elements = 128, .epoch = 1, .index = 2, .passed = 3},
         .rows = 4,
-        .told = 1,
+        .n_delivered = 1,
         .ranks = 2,
         .data = {.n_files = 3, .bytes = 4711, .names = 0xabcdef, .sum = UINT64_MAX},
     };

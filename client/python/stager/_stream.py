@@ -364,7 +364,7 @@ class Stream:
 
     def state_dict(self) -> Dict[str, Any]:
         """Where this trainer is: after the batches that its loop has taken, without those that are ahead of it.
-        JSON of at most 1 KiB; asks nobody. FailedPreconditionError: batches of this pipeline depend on timing,
+        JSON of at most 1 KiB; sends no request. FailedPreconditionError: batches of this pipeline depend on timing,
         and the stream was not opened with resume="approximate"."""
         mark = self._ahead.mark if self._ahead is not None else None
         mark = self._mark() if mark is None else mark

@@ -22,21 +22,13 @@ static int batch_make(struct stg_collector *collector, struct stg_block **ret,
 }
 
 static const struct stg_collector_impl batch_collector = {.make = batch_make};
-static const struct stg_iter_impl batch_impl = {
-    .next = stg_collector_next,
-    .rewind = stg_collector_rewind,
-    .destroy = stg_collector_destroy,
-    .skip = stg_collector_skip,
-    .left = stg_collector_left,
-    .tell_positions = stg_collector_tell,
-};
 
 static int batch_create(struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,
                         struct stg_iter **ret, struct stg_err *err)
 {
-    struct stg_collector *batch =
-        stg_iter_create(sizeof(*batch), &batch_impl, dataset, step, schema, input, err);
+    struct stg_collector *batch = stg_iter_create(sizeof(*batch), &stg_collector_iter,
+                                                  dataset, step, schema, input, err);
     if (batch == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stg_collector_init(batch, &batch_collector);

@@ -276,8 +276,8 @@ static int tell(struct stg_collector *collector, struct stg_err *err)
                              holds ? collector->passed : 0, err);
 }
 
-int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
-                       struct stg_err *err)
+static int collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
+                          struct stg_err *err)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     int64_t size = collector->sizes->values[collector->now].i;
@@ -296,7 +296,7 @@ int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 
 /* ---- moving forward ---- */
 
-bool stg_collector_tell(struct stg_iter *iter)
+static bool collector_tell(struct stg_iter *iter)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     collector->tells = collector->sizes->n_values == 1;
@@ -352,8 +352,8 @@ static bool holds_any(const struct stg_collector *collector)
     return collector->pieces.n_records > 0 || collector->refused != NULL;
 }
 
-int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
-                       struct stg_err *err)
+static int collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                          struct stg_err *err)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     if (iter->dataset->goal != NULL && collector->tells)
@@ -370,7 +370,7 @@ int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
-bool stg_collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
+static bool collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct stg_collector *collector = (struct stg_collector *)iter;
     uint64_t n, all = count_elements(collector, most);
@@ -381,7 +381,7 @@ bool stg_collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
-int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err)
+static int collector_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     stg_pieces_clear(&collector->pieces);
@@ -394,10 +394,19 @@ int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
-void stg_collector_destroy(struct stg_iter *iter)
+static void collector_destroy(struct stg_iter *iter)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     stg_pieces_finish(&collector->pieces);
     stg_block_unref(collector->refused);
     free(collector);
 }
+
+const struct stg_iter_impl stg_collector_iter = {
+    .next = collector_next,
+    .rewind = collector_rewind,
+    .destroy = collector_destroy,
+    .skip = collector_skip,
+    .left = collector_left,
+    .tell_positions = collector_tell,
+};

@@ -67,15 +67,8 @@ int stg_collector_too_large(struct stg_iter *iter, struct stg_pieces *pieces,
 void stg_collector_init(struct stg_collector *collector,
                         const struct stg_collector_impl *impl);
 
-/* Implement the iterator. */
-int stg_collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
-                       struct stg_err *err);
-int stg_collector_rewind(struct stg_iter *iter, struct stg_err *err);
-int stg_collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
-                       struct stg_err *err);
-bool stg_collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret);
-bool stg_collector_tell(struct stg_iter *iter);
-void stg_collector_destroy(struct stg_iter *iter);
+/* The iterator of every step that begins with a collector. */
+extern const struct stg_iter_impl stg_collector_iter;
 
 /* Returns the records of the pieces (at least 1) as one record, or an error block that
  * names the shapes that differ. A single piece is not copied. Clears the pieces. */

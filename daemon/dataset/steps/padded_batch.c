@@ -43,14 +43,6 @@ static int padded_check(const struct stg_collector *collector,
 }
 
 static const struct stg_collector_impl padded_collector = {padded_make, padded_check};
-static const struct stg_iter_impl padded_impl = {
-    .next = stg_collector_next,
-    .rewind = stg_collector_rewind,
-    .destroy = stg_collector_destroy,
-    .skip = stg_collector_skip,
-    .left = stg_collector_left,
-    .tell_positions = stg_collector_tell,
-};
 
 static int padded_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,
@@ -60,8 +52,8 @@ static int padded_create(struct stg_dataset *dataset, const struct stg_step *ste
     int rc = stg_padding_create(step, input->schema, &dataset->bump, &padding, err);
     if (rc < 0)
         return rc;
-    struct padded_batch *padded =
-        stg_iter_create(sizeof(*padded), &padded_impl, dataset, step, schema, input, err);
+    struct padded_batch *padded = stg_iter_create(sizeof(*padded), &stg_collector_iter,
+                                                  dataset, step, schema, input, err);
     if (padded == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     padded->padding = padding;

@@ -136,21 +136,12 @@ static int ragged_make(struct stg_collector *collector, struct stg_block **ret,
 
 static const struct stg_collector_impl ragged_collector = {.make = ragged_make};
 
-static const struct stg_iter_impl ragged_impl = {
-    .next = stg_collector_next,
-    .rewind = stg_collector_rewind,
-    .destroy = stg_collector_destroy,
-    .skip = stg_collector_skip,
-    .left = stg_collector_left,
-    .tell_positions = stg_collector_tell,
-};
-
 static int ragged_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,
                          struct stg_iter **ret, struct stg_err *err)
 {
-    struct stg_collector *ragged =
-        stg_iter_create(sizeof(*ragged), &ragged_impl, dataset, step, schema, input, err);
+    struct stg_collector *ragged = stg_iter_create(sizeof(*ragged), &stg_collector_iter,
+                                                   dataset, step, schema, input, err);
     if (ragged == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stg_collector_init(ragged, &ragged_collector);
