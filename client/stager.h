@@ -181,8 +181,10 @@ struct stager_options {
                             from 0; only with world_size */
     uint32_t world_size; /* num_clients of the pipeline, if each client names its rank; 0:
                             ranks are the order of joining */
-    const char *resume;  /* "approximate": states are allowed where they are not exact,
-                            because batches depend on timing; NULL: "exact" */
+    /* "approximate": states are allowed where they are not exact, because batches depend
+     * on timing. "tag:NAME": begins at the commit with that tag; "current": at the last
+     * commit, or at the start if there is none. `state` wins over both. NULL: "exact" */
+    const char *resume;
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three
@@ -291,6 +293,23 @@ struct stager_stream_info {
  *   INVALID_ARGUMENT: the text needs more than `bytes`. */
 int stager_state(struct stager_stream *stream, char *buf, size_t bytes);
 
+/* Commits a state of this stream under a tag, as the position that belongs to the
+ * checkpoint of that name: 1 to 128 printable ASCII characters without a space. When it
+ * returns 0, the commit is on disk and survives stagerd and the machine; the last 16 tags
+ * are kept. Call it when the checkpoint is complete. The same tag and state again: 0.
+ * After an error the same call may be repeated. Errors:
+ *   ALREADY_EXISTS: the tag has another state in this attempt; the text names the
+ *     difference.
+ *   FAILED_PRECONDITION: a newer attempt has begun, so that this stream commits nothing
+ *     more; or the pipeline has no commits (the text has the reason); or the state is of
+ *     another pipeline.
+ *   INVALID_ARGUMENT: not a state, or not a tag.
+ *   RESOURCE_EXHAUSTED, PERMISSION_DENIED: state_dir is full or read-only; the text has
+ *     the path and the reason. The stream goes on.
+ *   NOT_FOUND: the pipeline was deleted. UNAVAILABLE: stagerd is gone; the commit may be
+ *     on disk. */
+int stager_commit(struct stager_stream *stream, const char *state, const char *tag);
+
 /* Connects to the daemon for requests. runtime_dir: as in stager_options. The caller
  * calls stager_disconnect. Errors: UNAVAILABLE "cannot reach stagerd at PATH: … start
  * it with …". FAILED_PRECONDITION: client and daemon have no protocol version in
@@ -313,7 +332,9 @@ void stager_disconnect(struct stager *client);
  *     no rows to slice; client_id is too long; device is not a valid name, or excludes
  *     another option.
  *   FAILED_PRECONDITION: the state is of another pipeline, or of other files, and the
- * text names the difference; or clients of the same round loaded another state.
+ * text names the difference; or clients of the same round loaded another state; or the
+ * pipeline has commits, and neither state nor resume says where to begin.
+ *   NOT_FOUND: no commit has the tag of resume.
  *   INVALID_ARGUMENT: the state is truncated, edited, or of a newer release.
  *   OUT_OF_RANGE: the pass has fewer elements than the state.
  *   RESOURCE_EXHAUSTED: other clients are in the run, and would be rewound.

@@ -87,6 +87,21 @@ size_t stg_state_write(const struct stg_state *state, char *buf)
     return n;
 }
 
+/* ---- comparing ---- */
+
+const char *stg_state_differs(const struct stg_state *a, const struct stg_state *b)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const struct field *f = &fields[i];
+        bool same = f->kind == STRING  ? strcmp(a->steps, b->steps) == 0
+                    : f->kind == SMALL ? *small_of(a, f) == *small_of(b, f)
+                                       : *number_of(a, f) == *number_of(b, f);
+        if (!same)
+            return f->key;
+    }
+    return NULL;
+}
+
 /* ---- reading ---- */
 
 struct reader {

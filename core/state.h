@@ -41,4 +41,8 @@ size_t stg_state_write(const struct stg_state *state, char *buf);
 int stg_state_read(const char *text, size_t bytes, struct stg_state *ret,
                    struct stg_err *err);
 
+/* Returns the key of the first value in which two states differ; NULL: they are the same.
+ */
+const char *stg_state_differs(const struct stg_state *a, const struct stg_state *b);
+
 #endif

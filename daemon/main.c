@@ -150,6 +150,7 @@ int main(int argc, char **argv)
     }
 
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error of the write */
     stg_heap_bound();
     stg_limit_raise_files();
     int number = stg_log_start();

@@ -106,6 +106,7 @@ struct parts {
     Stager__Report report;
     Stager__TraceRequest trace;
     Stager__IndexRequest index;
+    Stager__CommitRequest commit;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -186,6 +187,7 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->wants_device = open->has_wants_device = from->wants_device;
     open->state = (char *)from->state;
     open->approximate = open->has_approximate = from->approximate;
+    open->resume = (char *)from->resume;
     STG_PUT(open, rank, from->rank);
     STG_PUT(open, world_size, from->world_size);
     if (from->has_fields)
@@ -240,6 +242,15 @@ static Stager__IndexRequest *index_fill(Stager__IndexRequest *index,
     index->text = bytes_of(from->text, from->text_bytes);
     index->file = (char *)from->file;
     return index;
+}
+
+static Stager__CommitRequest *commit_fill(Stager__CommitRequest *commit,
+                                          const struct stg_request *from)
+{
+    stager__commit_request__init(commit);
+    commit->tag = stg_wire_required(from->tag);
+    commit->state = stg_wire_required(from->state);
+    return commit;
 }
 
 /* What a request through the gate has beside its part. */
@@ -334,6 +345,8 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         break;
     case STG_REQUEST_TRACE: message.trace = trace_fill(&parts.trace, request); break;
     case STG_REQUEST_INDEX: message.index = index_fill(&parts.index, request); break;
+    case STG_REQUEST_COMMIT: message.commit = commit_fill(&parts.commit, request); break;
+    case STG_REQUEST_COMMITS: message.commits = name_fill(&parts.name, request); break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -398,6 +411,7 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->wants_device = from->wants_device != 0;
     ret->state = from->state;
     ret->approximate = from->approximate != 0;
+    ret->resume = from->resume;
     ret->rank = from->rank;
     ret->world_size = from->world_size;
     ret->has_fields = from->fields != NULL;
@@ -486,6 +500,8 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->join, STG_REQUEST_JOIN},
         {m->why, STG_REQUEST_WHY},
         {m->index, STG_REQUEST_INDEX},
+        {m->commit, STG_REQUEST_COMMIT},
+        {m->commits, STG_REQUEST_COMMITS},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -515,6 +531,11 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
     case STG_REQUEST_INDEX: return index_take(m->index, bump, ret, err);
+    case STG_REQUEST_COMMIT:
+        ret->tag = m->commit->tag;
+        ret->state = m->commit->state;
+        return 0;
+    case STG_REQUEST_COMMITS: ret->name = m->commits->name; return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

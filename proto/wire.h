@@ -15,10 +15,12 @@
 /* The maximum length of a pipeline file, which must fit in one message. */
 #define STG_TEXT_MAX_BYTES 61440u
 /* Since version 2, an open takes effect only with the join after it. Since version 3, an
- * open may have a state. */
+ * open may have a state. Since version 4, a stream may commit, and an open may name a
+ * commit. */
 #define STG_PROTOCOL_MIN 2u
-#define STG_PROTOCOL_MAX 3u
+#define STG_PROTOCOL_MAX 4u
 #define STG_PROTOCOL_STATE 3u
+#define STG_PROTOCOL_COMMIT 4u
 
 enum stg_request_kind {
     STG_REQUEST_NONE = 0,
@@ -38,6 +40,8 @@ enum stg_request_kind {
     STG_REQUEST_JOIN = 14,
     STG_REQUEST_WHY = 18,
     STG_REQUEST_INDEX = 23,
+    STG_REQUEST_COMMIT = 24,
+    STG_REQUEST_COMMITS = 25,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -63,8 +67,8 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char *name; /* status, explain, open, delete, trace, work, index; apply:
-                         overrides the name in the text */
+    const char *name; /* status, explain, open, delete, trace, work, index, commits;
+                         apply: overrides the name in the text */
     const char *text; /* check, apply, index */
     size_t text_bytes;
     const char *file;
@@ -78,7 +82,9 @@ struct stg_request {
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
     bool wants_device;   /* open: the memory of the pipeline on a GPU, if it has any */
-    const char *state;   /* open: text of the state to begin at; NULL: none */
+    const char *state;   /* open: text of the state to begin at; NULL: none. commit */
+    const char *resume;  /* open: "current" or "tag:NAME"; NULL: none */
+    const char *tag;     /* commit */
     bool approximate;    /* open: also where a state is not exact */
     uint32_t rank;       /* open, round_robin: of world_size */
     uint32_t world_size; /* open; 0: ranks are the order of joining */
@@ -170,8 +176,9 @@ struct stg_pipeline_status {
     const char *gpu;     /* the device on which clients share a copy; "": none */
     const char *gpu_why; /* the reason that they cannot share it now; "": they do */
     uint64_t gpu_copies;
-    uint64_t pipeline; /* its number in events */
-    uint64_t run_id;   /* of the current batches */
+    uint64_t pipeline;          /* its number in events */
+    uint64_t run_id;            /* of the current batches */
+    const char *commit_problem; /* why the last commit could not be written; "" */
     bool capacity_auto, num_threads_auto;
     uint32_t max_capacity, max_num_threads; /* upper limits for auto */
     const struct stg_tuned *tuned;          /* oldest first */
@@ -235,6 +242,11 @@ struct stg_explain {
     uint64_t n_daemon_runs, daemon_run_ns, n_trainer_runs, trainer_run_ns;
 };
 
+struct stg_commit_entry {
+    const char *tag, *client, *lane;
+    uint64_t attempt, pass, position, time_ns;
+};
+
 /* How far the record indexes of a pipeline's files are. */
 struct stg_index_report {
     bool done;
@@ -267,13 +279,15 @@ struct stg_reply {
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;
-    uint32_t n_left_out;                 /* entries that did not fit in the message */
+    uint32_t n_left_out; /* entries that did not fit in the message; also of commits */
     struct stg_quarantined *quarantined; /* list: of all pipelines */
     size_t n_quarantined;
 
     struct stg_pipeline_status status;
     struct stg_explain explain;
     struct stg_index_report index;
+    struct stg_commit_entry *commits; /* commits */
+    size_t n_commits;
 
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;
@@ -293,6 +307,7 @@ struct stg_reply {
     uint64_t begins_pass;  /* open: 1 plus the pass at whose start it begins; 0: the first
                               batch has the place */
     uint64_t skip_rows;    /* open, with a state: rows that were taken already */
+    const char *state;     /* open: where a commit lets the client begin; "": no commit */
     uint64_t feed_version; /* feed */
     const char *function;  /* work: "module:name"; boundary is its result's schema */
     uint64_t seed;         /* work */

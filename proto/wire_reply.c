@@ -143,6 +143,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->irreproducible = stg_wire_optional(from->irreproducible);
     STG_PUT(open, begins_pass, from->begins_pass);
     STG_PUT(open, skip_rows, from->skip_rows);
+    open->state = stg_wire_optional(from->state);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -234,6 +235,34 @@ static int index_fill(const struct stg_index_report *from, struct stg_bump *bump
     return 0;
 }
 
+static int commits_fill(const struct stg_reply *from, struct stg_bump *bump,
+                        Stager__Reply *to)
+{
+    Stager__CommitsReply *commits = stg_bump_alloc(bump, sizeof(*commits));
+    Stager__CommitEntry **all =
+        stg_wire_messages(bump, from->n_commits, sizeof(Stager__CommitEntry));
+    if (commits == NULL || all == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__commits_reply__init(commits);
+    for (size_t i = 0; i < from->n_commits; i++) {
+        const struct stg_commit_entry *e = &from->commits[i];
+        stager__commit_entry__init(all[i]);
+        all[i]->tag = stg_wire_required(e->tag);
+        all[i]->client = stg_wire_optional(e->client);
+        all[i]->lane = stg_wire_optional(e->lane);
+        STG_PUT(all[i], attempt, e->attempt);
+        STG_PUT(all[i], pass, e->pass);
+        STG_PUT(all[i], position, e->position);
+        STG_PUT(all[i], time_ns, e->time_ns);
+    }
+    commits->name = stg_wire_required(from->name);
+    commits->commit = all;
+    commits->n_commit = from->n_commits;
+    STG_PUT(commits, n_left_out, from->n_left_out);
+    to->commits = commits;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -251,6 +280,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
         return stg_wire_explain_fill(&from->explain, bump, &to->explain);
     case STG_REQUEST_TRACE: return trace_fill(from, bump, to);
     case STG_REQUEST_INDEX: return index_fill(&from->index, bump, to);
+    case STG_REQUEST_COMMITS: return commits_fill(from, bump, to);
     default: return 0;
     }
 }
@@ -421,6 +451,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->irreproducible = stg_wire_taken(from->irreproducible);
     ret->begins_pass = from->begins_pass;
     ret->skip_rows = from->skip_rows;
+    ret->state = stg_wire_taken(from->state);
     int rc = device_take(from, ret, err);
     if (rc == 0)
         rc = boundary_take(from->n_slot, from->slot, bump, &ret->slots, err);
@@ -471,6 +502,28 @@ static void index_take(const Stager__IndexReply *from, struct stg_index_report *
                                      .problem = stg_wire_taken(from->problem)};
 }
 
+static int commits_take(const Stager__CommitsReply *from, struct stg_bump *bump,
+                        struct stg_reply *ret, struct stg_err *err)
+{
+    ret->commits = stg_bump_alloc(bump, from->n_commit * sizeof(*ret->commits));
+    if (ret->commits == NULL)
+        return stg_wire_fail_memory(err);
+    ret->name = from->name;
+    ret->n_commits = from->n_commit;
+    ret->n_left_out = from->n_left_out;
+    for (size_t i = 0; i < from->n_commit; i++) {
+        const Stager__CommitEntry *e = from->commit[i];
+        ret->commits[i] = (struct stg_commit_entry){.tag = e->tag,
+                                                    .client = stg_wire_taken(e->client),
+                                                    .lane = stg_wire_taken(e->lane),
+                                                    .attempt = e->attempt,
+                                                    .pass = e->pass,
+                                                    .position = e->position,
+                                                    .time_ns = e->time_ns};
+    }
+    return 0;
+}
+
 /* Returns whether the reply has the part that belongs to `kind`, and no other. */
 static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 {
@@ -488,6 +541,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->work != NULL, kind == STG_REQUEST_WORK},
         {m->trace != NULL, kind == STG_REQUEST_TRACE},
         {m->index != NULL, kind == STG_REQUEST_INDEX},
+        {m->commits != NULL, kind == STG_REQUEST_COMMITS},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -498,7 +552,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_INDEX + KIND_FIELD;
+    uint32_t last = STG_REQUEST_COMMITS + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -531,6 +585,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
         return stg_wire_explain_take(m->explain, bump, &ret->explain, err);
     case STG_REQUEST_TRACE: ret->page_bytes = m->trace->page_bytes; return 0;
     case STG_REQUEST_INDEX: index_take(m->index, &ret->index); return 0;
+    case STG_REQUEST_COMMITS: return commits_take(m->commits, bump, ret, err);
     default: return 0;
     }
 }

@@ -89,9 +89,10 @@ static int call_open(struct stager *client, struct stg_request *request,
     request->has_unsupported = true;
     int rc = 0;
     for (int i = 0; rc == 0; i++) {
-        rc = stg_client_call(client, request,
-                             request->state != NULL ? SEEK_NS : STG_OPEN_NS, ret, fds,
-                             max_fds, ret_n_fds, err);
+        rc = stg_client_call(
+            client, request,
+            request->state != NULL || request->resume != NULL ? SEEK_NS : STG_OPEN_NS,
+            ret, fds, max_fds, ret_n_fds, err);
         if (rc < 0 || !ret->asks)
             break;
         rc = i < MAX_ASKED ? look(client, ret, &asked, request, err)
@@ -219,6 +220,7 @@ static int attach(struct stager_stream *stream, const char *name,
         .fetches = options->fetches,
         .n_fetches = options->fetches != NULL ? options->n_fetches : 0,
         .state = options->state,
+        .resume = stg_progress_resume(options),
         .approximate = stream->is_approximate,
         .rank = options->rank,
         .world_size = options->world_size,
@@ -300,6 +302,20 @@ static int check_options(const char *name, const struct stager_options *options,
     return rc < 0 ? rc : check_names("fetch", options->fetches, options->n_fetches, err);
 }
 
+static int check_protocol(const struct stager *client,
+                          const struct stager_options *options, struct stg_err *err)
+{
+    bool resumes = stg_progress_resume(options) != NULL;
+    if ((options->state == NULL || client->version >= STG_PROTOCOL_STATE) &&
+        (!resumes || client->version >= STG_PROTOCOL_COMMIT))
+        return 0;
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "stagerd %s cannot begin at a %s (protocol %u): use stagerd of this "
+                   "release (%s) or a later one",
+                   client->daemon, resumes ? "commit" : "state", client->version,
+                   STAGER_RELEASE);
+}
+
 /* *ret_again: the run ended between open and join, because another client loaded a
  * state. */
 static int open_stream(struct stager *client, const char *name,
@@ -331,11 +347,8 @@ static int open_stream(struct stager *client, const char *name,
         rc = stg_copier_create(options, &stream->copier, err);
     if (rc == 0)
         rc = stg_client_connect(&address, &stream->client, err);
-    if (rc == 0 && options->state != NULL && stream->client->version < STG_PROTOCOL_STATE)
-        rc = stg_err(err, -STAGER_FAILED_PRECONDITION,
-                     "stagerd %s cannot begin at a state (protocol %u): use stagerd of "
-                     "this release (%s) or a later one",
-                     stream->client->daemon, stream->client->version, STAGER_RELEASE);
+    if (rc == 0)
+        rc = check_protocol(stream->client, options, err);
     if (rc == 0)
         rc = attach(stream, name, options, err);
     if (rc == 0) {

@@ -29,6 +29,7 @@ static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
         case STG_REQUEST_LIST: stg_reply_list_json(&json, &reply); break;
         case STG_REQUEST_STATUS: stg_reply_status_json(&json, &reply.status); break;
         case STG_REQUEST_EXPLAIN: stg_reply_explain_json(&json, &reply.explain); break;
+        case STG_REQUEST_COMMITS: stg_reply_commits_json(&json, &reply); break;
         case STG_REQUEST_DELETE: stg_json_bool(&json, true); break;
         default:
             stg_reply_definition_json(&json, &reply, request->kind == STG_REQUEST_APPLY);
@@ -46,9 +47,10 @@ static int kind_of(const char *name)
         const char *name;
         int kind;
     } kinds[] = {
-        {"check", STG_REQUEST_CHECK},   {"apply", STG_REQUEST_APPLY},
-        {"list", STG_REQUEST_LIST},     {"status", STG_REQUEST_STATUS},
-        {"delete", STG_REQUEST_DELETE}, {"explain", STG_REQUEST_EXPLAIN},
+        {"check", STG_REQUEST_CHECK},     {"apply", STG_REQUEST_APPLY},
+        {"list", STG_REQUEST_LIST},       {"status", STG_REQUEST_STATUS},
+        {"delete", STG_REQUEST_DELETE},   {"explain", STG_REQUEST_EXPLAIN},
+        {"commits", STG_REQUEST_COMMITS},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].name, name) == 0)

@@ -528,6 +528,23 @@ static PyObject *stream_state(PyObject *object, PyObject *ignored)
     return rc == 0 ? PyUnicode_FromString(text) : raise_last(self, rc);
 }
 
+static PyObject *stream_commit(PyObject *object, PyObject *args)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    const char *state, *tag;
+    if (!PyArg_ParseTuple(args, "ss", &state, &tag) || !enter(self))
+        return NULL;
+    struct stg_py_wait wait = {0};
+    busy_begin(self, &wait);
+    int rc = stager_commit(self->stream, state, tag);
+    busy_end(self, &wait);
+    if (wait.is_over)
+        return NULL;
+    if (rc < 0)
+        return raise_last(self, rc);
+    Py_RETURN_NONE;
+}
+
 static PyObject *stream_run_where(PyObject *object, PyObject *ignored)
 {
     struct stg_py_stream *self = (struct stg_py_stream *)object;
@@ -608,6 +625,7 @@ static PyMethodDef methods[] = {
      "feed(name, dtype, shape, data, offsets) -> feed_version"},
     {"run", stream_run, METH_VARARGS, "run(lease, fetches, feeds) -> list of Tensor"},
     {"info", stream_info, METH_NOARGS, "Its counters, as a dict."},
+    {"commit", stream_commit, METH_VARARGS, "Commits a state under a tag."},
     {"state", stream_state, METH_NOARGS, "Its state, as JSON."},
     {"run_where", stream_run_where, METH_NOARGS, "Where it ran last, and why."},
     {"held", stream_held, METH_NOARGS, "Numbers of the batches in hand."},

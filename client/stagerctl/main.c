@@ -59,6 +59,11 @@ static const struct command commands[] = {
      "the\n"
      "  time went; with -o it also writes FILE. Control-C ends the trace early.",
      stg_ctl_trace},
+    {"commits", ARGUMENT_ONE, "NAME", "gt",
+     "Lists the last commits of a pipeline, from the oldest on: what a trainer can "
+     "resume "
+     "from.",
+     stg_ctl_commits},
     {"index", ARGUMENT_SOME, "NAME|FILE...", "",
      "Builds the record indexes of the files of pipelines: applied ones by name, or "
      "those "
@@ -98,9 +103,9 @@ static void print_usage(FILE *out)
             "`stagerctl COMMAND --help` shows the details. stagerctl looks for stagerd "
             "in DIR, else\n"
             "in environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
-            "check, apply, list, status, explain and delete also go through the gate: "
-            "--gate URL, with\n"
-            "--token-file FILE or environment STAGER_TOKEN.\n"
+            "check, apply, list, status, explain, commits and delete also go through the "
+            "gate: --gate URL,\n"
+            "with --token-file FILE or environment STAGER_TOKEN.\n"
             "Exit status: 0 success, 1 an error was reported, 2 wrong usage.\n");
 }
 

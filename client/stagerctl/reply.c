@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 static void boundary_json(struct stg_json_writer *json, const struct stg_schema *boundary)
 {
@@ -119,6 +120,42 @@ void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *r
             list_entry_json(json, reply, &deleted);
     }
     stg_json_array_end(json);
+}
+
+/* ---- commits ---- */
+
+/* Puts the time in UTC, to the second. */
+static void time_json(struct stg_json_writer *json, uint64_t time_ns)
+{
+    time_t seconds = (time_t)(time_ns / 1000000000);
+    struct tm utc;
+    char text[32] = "";
+    if (gmtime_r(&seconds, &utc) != NULL)
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    stg_json_put_string(json, "time", text);
+}
+
+void stg_reply_commits_json(struct stg_json_writer *json, const struct stg_reply *reply)
+{
+    stg_json_object_begin(json);
+    stg_json_put_string(json, "pipeline", reply->name);
+    stg_json_key(json, "commits");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < reply->n_commits; i++) {
+        const struct stg_commit_entry *e = &reply->commits[i];
+        stg_json_object_begin(json);
+        stg_json_put_string(json, "tag", e->tag);
+        stg_json_put_uint(json, "attempt", e->attempt);
+        stg_json_put_uint(json, "pass", e->pass);
+        stg_json_put_uint(json, "position", e->position);
+        time_json(json, e->time_ns);
+        stg_json_put_string(json, "client", e->client);
+        stg_json_put_string(json, "of", e->lane);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+    stg_json_put_uint(json, "n_left_out", reply->n_left_out);
+    stg_json_object_end(json);
 }
 
 /* ---- status ---- */
@@ -276,6 +313,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
     stg_json_put_string(json, "py_function", status->py_function);
     stg_json_put_string(json, "gpu", status->gpu);
     stg_json_put_string(json, "gpu_why", status->gpu_why);
+    stg_json_put_string(json, "commit_problem", status->commit_problem);
     stg_json_put_string(json, "last_error", status->last_error);
     stg_json_key(json, "moved");
     stg_json_array_begin(json);

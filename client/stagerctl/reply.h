@@ -27,6 +27,9 @@ void stg_reply_quarantined_json(struct stg_json_writer *json,
  */
 void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *reply);
 
+/* Of commits: one object. */
+void stg_reply_commits_json(struct stg_json_writer *json, const struct stg_reply *reply);
+
 /* Of status: one pipeline. */
 void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status);

@@ -163,6 +163,7 @@ static void print_pipeline(const struct stg_pipeline_status *s)
                s->workers_lost);
     print_gpu(s);
     print_error("last error", s->last_error);
+    print_error("warning: no commit is stored:", s->commit_problem);
     if (s->n_clients > 0)
         print_clients(s);
     if (s->n_clients_left_out > 0)

@@ -8,13 +8,25 @@
 
 /* ---- open ---- */
 
+static bool names_commit(const struct stager_options *options)
+{
+    const char *resume = options->resume != NULL ? options->resume : "";
+    return strcmp(resume, "current") == 0 || strncmp(resume, "tag:", 4) == 0;
+}
+
+const char *stg_progress_resume(const struct stager_options *options)
+{
+    return names_commit(options) && options->state == NULL ? options->resume : NULL;
+}
+
 int stg_progress_check(const struct stager_options *options, struct stg_err *err)
 {
     struct stg_state ignored;
     if (options->resume != NULL && strcmp(options->resume, "exact") != 0 &&
-        strcmp(options->resume, "approximate") != 0)
+        strcmp(options->resume, "approximate") != 0 && !names_commit(options))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "resume is \"%s\"; the values are \"exact\" and \"approximate\"",
+                       "resume is \"%s\"; the values are \"exact\", \"approximate\", "
+                       "\"current\" and \"tag:NAME\"",
                        options->resume);
     return options->state == NULL
                ? 0
@@ -57,7 +69,10 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
     stream->n_ranks = count_ranks(stream, options);
     stream->state = (struct stg_state){.pass = reply->begins_pass - 1};
     stream->has_state = reply->begins_pass != 0;
-    int rc = options->state != NULL ? begin_at(stream, options->state, reply, err) : 0;
+    const char *text = options->state;
+    if (text == NULL && reply->state != NULL && reply->state[0] != '\0')
+        text = reply->state;
+    int rc = text != NULL ? begin_at(stream, text, reply, err) : 0;
     stream->state.order = STG_ORDER_VERSION;
     snprintf(stream->state.steps, sizeof(stream->state.steps), "%s",
              reply->signature != NULL ? reply->signature : "");

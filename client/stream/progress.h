@@ -11,6 +11,9 @@
 /* Checks the options of states, before the daemon is asked. INVALID_ARGUMENT. */
 int stg_progress_check(const struct stager_options *options, struct stg_err *err);
 
+/* Returns the commit that the options begin at, as the request names it; NULL: none. */
+const char *stg_progress_resume(const struct stager_options *options);
+
 /* Begins where the reply and the state of the options say. */
 int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *reply,
                        const struct stager_options *options, struct stg_err *err);

@@ -123,6 +123,7 @@ static void stop_workers(struct stg_pipeline *pipeline, const char *text)
 static void free_pipeline(struct stg_pipeline *pipeline)
 {
     stop_workers(pipeline, "the pipeline was deleted");
+    stg_journal_unref(pipeline->journal);
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
     free(pipeline);
@@ -291,6 +292,18 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     return 0;
 }
 
+static int make_journal(struct stg_catalog *catalog, const char *name,
+                        struct stg_journal **ret, struct stg_err *err)
+{
+    struct stg_journal_config config = {.loop = catalog->loop,
+                                        .state_dir = catalog->settings->state_dir,
+                                        .name = name,
+                                        .n_working = &catalog->n_journals,
+                                        .changed = catalog->hooks.changed,
+                                        .owner = catalog->hooks.owner};
+    return stg_journal_create(&config, ret, err);
+}
+
 static int add(struct stg_catalog *catalog, const char *name,
                struct stg_definition *definition, uint64_t generation,
                struct stg_pipeline **ret, struct stg_err *err)
@@ -299,7 +312,10 @@ static int add(struct stg_catalog *catalog, const char *name,
     if (pipeline == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     int rc = make_workers(catalog, name, definition, &pipeline->workers, err);
+    if (rc == 0)
+        rc = make_journal(catalog, name, &pipeline->journal, err);
     if (rc < 0) {
+        stg_workers_unref(pipeline->workers);
         free(pipeline);
         return rc;
     }
@@ -338,6 +354,7 @@ static int add_and_save(struct stg_catalog *catalog, const char *name,
     if (rc < 0) {
         unlink_pipeline(catalog, pipeline);
         stg_workers_unref(pipeline->workers);
+        stg_journal_unref(pipeline->journal);
         free(pipeline);
         return rc;
     }
@@ -389,6 +406,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     int rc = stg_store_forget(catalog->settings, pipeline->name, err);
     if (rc < 0)
         return rc;
+    stg_journal_remove(pipeline->journal);
     retire(pipeline, "the pipeline was deleted");
     unlink_pipeline(catalog, pipeline);
     stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);

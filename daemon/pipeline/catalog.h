@@ -10,6 +10,7 @@
 
 #include <uv.h>
 
+#include "daemon/journal/journal.h"
 #include "daemon/pipeline/definition.h"
 
 struct stg_catalog;
@@ -42,7 +43,8 @@ struct stg_instance {
     bool shrinks; /* on a worker: quiet, and clients that left keep its batches */
     struct stg_state start; /* config.start, if it has one */
     enum { STG_START_TOLD, STG_START_AWAITED, STG_START_FRESH } start_news;
-    uint64_t n_gone; /* of the catalog when it was made */
+    uint64_t n_gone;  /* of the catalog when it was made */
+    uint64_t attempt; /* of its clients, for commits; 0: none has attached */
     struct stg_err error;
     uv_work_t work;
     /* The last event of a shared one. */
@@ -67,6 +69,7 @@ struct stg_pipeline {
     struct stg_measure *measure;     /* of the last of them; or NULL */
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
     struct stg_workers *workers;     /* of a py_function step; NULL: none */
+    struct stg_journal *journal;     /* its commits */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };
 

@@ -318,7 +318,7 @@ bool stg_catalog_working(const struct stg_catalog *catalog)
             i->shrinks)
             return true;
     }
-    return catalog->trim.is_running;
+    return catalog->trim.is_running || catalog->n_journals > 0;
 }
 
 bool stg_catalog_quiet(const struct stg_catalog *catalog)

@@ -120,6 +120,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->num_clients = staged->num_clients;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;
+    ret->commit_problem = stg_journal_problem(pipeline->journal);
     show_container(pipeline->definition, ret);
     if (instance != NULL && instance->config.pool != NULL)
         ret->thread_pool = stg_pool_name(instance->config.pool);

@@ -63,7 +63,7 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
     } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
                 request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&
-                request.kind != STG_REQUEST_WHY)) {
+                request.kind != STG_REQUEST_WHY && request.kind != STG_REQUEST_COMMIT)) {
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
                          "this connection belongs to a stream or a worker: use another "
                          "one for requests");

@@ -19,7 +19,8 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
 {
     if (request->kind == STG_REQUEST_OPEN || request->kind == STG_REQUEST_JOIN ||
         request->kind == STG_REQUEST_FEED || request->kind == STG_REQUEST_REPORT ||
-        request->kind == STG_REQUEST_WHY || request->kind == STG_REQUEST_WORK)
+        request->kind == STG_REQUEST_WHY || request->kind == STG_REQUEST_WORK ||
+        request->kind == STG_REQUEST_COMMIT)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "a stream needs descriptors, which cannot pass the gate: use "
                        "libstager, which attaches to attach.sock");

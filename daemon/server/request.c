@@ -15,7 +15,8 @@ static const struct {
     {STG_REQUEST_EXPLAIN, stg_serve_explain},     {STG_REQUEST_REPORT, stg_serve_report},
     {STG_REQUEST_WORK, stg_serve_work},           {STG_REQUEST_TRACE, stg_serve_trace},
     {STG_REQUEST_INDEX, stg_serve_index},         {STG_REQUEST_WHY, stg_serve_why},
-    {STG_REQUEST_JOIN, stg_serve_join},
+    {STG_REQUEST_JOIN, stg_serve_join},           {STG_REQUEST_COMMIT, stg_serve_commit},
+    {STG_REQUEST_COMMITS, stg_serve_commits},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

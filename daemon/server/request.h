@@ -19,6 +19,21 @@ stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve
 stg_request_handler stg_serve_join, stg_serve_feed, stg_serve_report, stg_serve_why,
     stg_serve_work;
 
+/* request_commit.c */
+stg_request_handler stg_serve_commit, stg_serve_commits;
+
+/* request_commit.c: where an open begins, as far as commits decide. Returns 0, and the
+ * text of the state that a tag or "current" names in buf (STG_STATE_TEXT_BYTES), or "".
+ * Returns 1 if a commit waits for the disk: the open has to wait. FAILED_PRECONDITION:
+ * the pipeline has commits, and the open names none; NOT_FOUND: it has not that tag. */
+int stg_commit_resolve(const struct stg_pipeline *pipeline,
+                       const struct stg_request *request, char *buf, struct stg_err *err);
+
+/* request_commit.c: the session is attached: from here on it may commit, and streams of
+ * older attempts may not. */
+void stg_commit_attached(struct stg_session *session, const struct stg_request *request,
+                         struct stg_instance *instance, const char *client_id);
+
 /* request_stream.c: attaches to a pipeline. The open may wait for memory, or for the end
  * of another instance; then its message is decoded again. */
 void stg_request_open(struct stg_session *session, const struct stg_request *request,

@@ -87,6 +87,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     session->instance = instance;
     session->client = attached->client;
     session->joining = true;
+    stg_commit_attached(session, request, instance, client_id);
     struct stg_reply reply = stg_reply_to(request);
     reply.name = instance->config.name;
     reply.generation = instance->generation;
@@ -104,6 +105,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     reply.irreproducible = stg_loading_why_inexact(definition, instance->private_run);
     reply.begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply.skip_rows = params->state != NULL ? params->state->rows : 0;
+    reply.state = request->resume != NULL ? request->state : NULL;
     if (session->unwatched)
         stg_log(
             STG_LOG_WARNING,
@@ -299,20 +301,10 @@ static int check_options(const struct stg_request *request, struct stg_err *err)
 }
 
 /* Returns 0 when the request was answered, 1: it waits. */
-static int try_open(struct stg_session *session, const struct stg_request *request)
+static int try_begin(struct stg_session *session, const struct stg_request *request,
+                     struct stg_pipeline *pipeline)
 {
     struct stg_err err = {0};
-    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
-    if (pipeline == NULL)
-        return 0;
-    if (check_options(request, &err) < 0) {
-        stg_session_fail_with(session, request, &err);
-        return 0;
-    }
-    if (must_ask(pipeline, request)) {
-        ask(session, request, pipeline);
-        return 0;
-    }
     struct stg_state state;
     struct stg_wanted wanted = {
         .private_run = request->private_run,
@@ -362,6 +354,38 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     if (rc < 0)
         stg_session_fail_with(session, request, &err);
     return 0;
+}
+
+/* Returns 0 when the request was answered, 1: it waits. */
+static int try_open(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    char text[STG_STATE_TEXT_BYTES]; /* of the state that a tag names */
+    struct stg_request resolved = *request;
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    if (pipeline == NULL)
+        return 0;
+    if (check_options(request, &err) < 0) {
+        stg_session_fail_with(session, request, &err);
+        return 0;
+    }
+    if (must_ask(pipeline, request)) {
+        ask(session, request, pipeline);
+        return 0;
+    }
+    int rc = stg_commit_resolve(pipeline, request, text, &err);
+    if (rc == 1)
+        return wait_because(session,
+                            "a commit of pipeline %s waits for the disk of state_dir; "
+                            "try again",
+                            pipeline->name);
+    if (rc < 0) {
+        stg_session_fail_with(session, request, &err);
+        return 0;
+    }
+    if (text[0] != '\0')
+        resolved.state = text;
+    return try_begin(session, &resolved, pipeline);
 }
 
 /* Arms the deadline of an open that waits. Each reason has its time, counted from the

@@ -32,6 +32,7 @@ static void free_session(struct stg_session *session)
         at = &(*at)->next;
     *at = session->next;
     stg_bump_finish(&session->open_bump);
+    stg_journal_unref(session->journal);
     free(session);
 }
 

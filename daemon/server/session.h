@@ -45,8 +45,12 @@ struct stg_session {
 
     struct stg_instance *instance; /* what it is attached to */
     struct stg_client *client;
-    bool joining;              /* open was answered, join was not */
-    struct stg_worker *worker; /* or what it works for */
+    bool joining;                /* open was answered, join was not */
+    struct stg_journal *journal; /* where its commits go; NULL: it can make none */
+    char lane[STG_LANE_MAX_BYTES + 1];
+    char committer[STG_LANE_MAX_BYTES + 1]; /* the client_id */
+    uint64_t attempt;                       /* of the lane, when it opened */
+    struct stg_worker *worker;              /* or what it works for */
 
     /* An open that waits for memory, or for an older instance to go. */
     bool open_waits;

@@ -89,6 +89,12 @@ def two_ranks_learn_what_one_trainer_does_with_their_batches_together(rows):
     assert text.count(f"{N_ROWS // 100} batches for each rank") == 3, text
 
 
+def a_killed_trainer_ends_with_the_model_of_one_that_was_not(rows):
+    need("torch")
+    text = example("checkpoint_torch.py", rows)
+    assert re.search(r"killed at step 37, resumed at step-20: \d+ steps, weights \S+, as without", text), text
+
+
 def two_experiments_get_the_batches_that_were_made_once(rows):
     need("torch")
     text = example("two_experiments.py", rows)
@@ -120,7 +126,7 @@ def the_stub_of_the_c_half_is_what_is_there(rows):
 
 TESTS = [a_logistic_regression_in_jax_learns, a_logistic_regression_in_keras_learns, a_cnn_learns_photographs_that_it_draws,
          two_ranks_learn_what_one_trainer_does_with_their_batches_together, two_experiments_get_the_batches_that_were_made_once,
-         rows_are_generated_when_none_are_given, mypy_finds_nothing_in_the_package_and_the_examples,
+         a_killed_trainer_ends_with_the_model_of_one_that_was_not, rows_are_generated_when_none_are_given, mypy_finds_nothing_in_the_package_and_the_examples,
          the_stub_of_the_c_half_is_what_is_there]
 
 

@@ -76,6 +76,15 @@ static const struct golden_request requests[] = {
       .text_bytes = 5,
       .file = "/p/x.yaml"}},
     {GOLDEN(request_index), {.id = 14, .kind = STG_REQUEST_INDEX}},
+    {GOLDEN(request_commit),
+     {.id = 15, .kind = STG_REQUEST_COMMIT, .tag = "step-1", .state = "{}"}},
+    {GOLDEN(request_commits), {.id = 16, .kind = STG_REQUEST_COMMITS, .name = "criteo"}},
+    {GOLDEN(request_open_resume),
+     {.id = 17,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .max_in_flight = 2,
+      .resume = "tag:step-1"}},
     {GOLDEN(request_trace),
      {.id = 9, .kind = STG_REQUEST_TRACE, .name = "criteo", .millis = 5000}},
     {GOLDEN(request_gate_delete),
@@ -95,6 +104,15 @@ static struct stg_component two_components[] = {
 static struct stg_component ids_vector = {
     .name = "ids", .dtype = STAGER_INT64, .ndim = 1, .shape = {-1}};
 static struct stg_component ids_scalar = {.name = "ids", .dtype = STAGER_INT64};
+
+static struct stg_commit_entry two_commits[] = {{.tag = "step-1",
+                                                 .client = "trainer",
+                                                 .lane = "rank-0",
+                                                 .attempt = 3,
+                                                 .pass = 4,
+                                                 .position = 5,
+                                                 .time_ns = 1ull << 60},
+                                                {.tag = "b"}};
 
 static struct stg_list_entry two_entries[] = {{.name = "criteo",
                                                .state = "running",
@@ -287,6 +305,14 @@ static const struct golden_reply replies[] = {
                 .elapsed_ns = 5,
                 .file = "/a",
                 .problem = "no"}}},
+    {GOLDEN(reply_commit), {.id = 15, .kind = STG_REQUEST_COMMIT}},
+    {GOLDEN(reply_commits),
+     {.id = 16,
+      .kind = STG_REQUEST_COMMITS,
+      .name = "criteo",
+      .commits = two_commits,
+      .n_commits = 2,
+      .n_left_out = 300}},
     {GOLDEN(reply_trace), {.id = 9, .kind = STG_REQUEST_TRACE, .page_bytes = 1 << 24}},
     {GOLDEN(reply_gate_list),
      {.id = 4, .kind = STG_REQUEST_LIST, .entries = &entry_with_id, .n_entries = 1}},
@@ -348,6 +374,9 @@ static void golden_bytes_are_the_requests(void)
         check_same("text", got.text, want->text);
         check_same("file", got.file, want->file);
         check_same("client_id", got.client_id, want->client_id);
+        check_same("tag", got.tag, want->tag);
+        check_same("state", got.state, want->state);
+        check_same("resume", got.resume, want->resume);
         CHECK_INT(got.has_if_generation, want->has_if_generation);
         CHECK_INT(got.if_generation, want->if_generation);
         CHECK_INT(got.token_bytes, want->token_bytes);

@@ -4,6 +4,8 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 #include "tests/system/fixture.h"
@@ -77,9 +79,88 @@ static void a_rank_gets_its_batch_whatever_the_order_of_joining(void)
     fixture_finish(&fixture);
 }
 
+static struct stager_stream *open_resumed(struct fixture *fixture, const char *resume,
+                                          int want)
+{
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
+                                     .resume = resume};
+    struct stager_stream *stream = NULL;
+    CHECK_INT(stager_open(NULL, "p", &options, &stream), want);
+    return stream;
+}
+
+static void a_commit_is_where_a_stream_resumes(void)
+{
+    struct fixture fixture;
+    char early[STAGER_STATE_BYTES], late[STAGER_STATE_BYTES];
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, 8, "");
+    struct stager_stream *stream = open_resumed(&fixture, "current", 0);
+    fixture_expect_value(stream, 0);
+    CHECK_INT(stager_state(stream, early, sizeof(early)), 0);
+    CHECK_INT(stager_commit(stream, early, "one"), 0);
+    CHECK_INT(stager_commit(stream, early, "one"), 0);
+    fixture_expect_value(stream, 1);
+    CHECK_INT(stager_state(stream, late, sizeof(late)), 0);
+    CHECK_INT(stager_commit(stream, late, "one"), -STAGER_ALREADY_EXISTS);
+    CHECK_CONTAINS(stager_error_text(stream), "position differs");
+    CHECK_INT(stager_commit(stream, "{}", "two"), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(stager_commit(stream, late, ""), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(stager_commit(stream, late, NULL), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(stager_commit(stream, NULL, "two"), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(stager_commit(stream, late, "two"), 0);
+    stager_close(stream);
+    open_resumed(&fixture, NULL, -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(stager_error_text(NULL), "the last one with tag two");
+    open_resumed(&fixture, "tag:none", -STAGER_NOT_FOUND);
+    stream = open_resumed(&fixture, "tag:one", 0);
+    fixture_expect_value(stream, 1);
+    stager_close(stream);
+    stream = open_resumed(&fixture, "current", 0);
+    fixture_expect_value(stream, 2);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
+static void expect_refusal(struct fixture *fixture, struct stg_request request, int code,
+                           const char *text)
+{
+    struct stager *client;
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    CHECK_INT(stager_connect(fixture->runtime, &client), 0);
+    CHECK_INT(stg_admin_call(client, &request, &reply, &err), code);
+    CHECK_CONTAINS(err.text, text);
+    stager_disconnect(client);
+}
+
+static void a_commit_needs_a_stream_and_the_list_a_right(void)
+{
+    struct fixture fixture;
+    char path[256];
+    const struct stg_request commit = {
+        .kind = STG_REQUEST_COMMIT, .tag = "a", .state = "{}"};
+    const struct stg_request list = {.kind = STG_REQUEST_COMMITS, .name = "p"};
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, 8, "");
+    expect_refusal(&fixture, commit, -STAGER_FAILED_PRECONDITION,
+                   "must be sent on the connection of a stream");
+    if (geteuid() == 0) {
+        snprintf(path, sizeof(path), "%s/attach.sock", fixture.runtime);
+        CHECK(chmod(fixture.dir, 0755) == 0 && chmod(fixture.runtime, 0755) == 0 &&
+              chmod(path, 0666) == 0 && seteuid(65534) == 0);
+        expect_refusal(&fixture, list, -STAGER_PERMISSION_DENIED, "belongs to uid 0");
+        CHECK(seteuid(0) == 0);
+    }
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_stream_goes_on_at_every_state_of_another),
     TEST(a_rank_gets_its_batch_whatever_the_order_of_joining),
+    TEST(a_commit_is_where_a_stream_resumes),
+    TEST(a_commit_needs_a_stream_and_the_list_a_right),
 };
 
 TEST_MAIN(tests)

@@ -139,6 +139,12 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     return reply
 
 
+def commits(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:
+    """The last commits of a pipeline, from the oldest on."""
+    reply: List[Dict[str, Any]] = _ask("commits", runtime_dir, name)["commits"]
+    return reply
+
+
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """What holds a pipeline up, what each node of its graph takes, and its partition."""
     reply: Dict[str, Any] = _ask("explain", runtime_dir, name)

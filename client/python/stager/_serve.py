@@ -153,6 +153,10 @@ class Server:
         """As stager.explain, of this daemon."""
         return _admin.explain(name, runtime_dir=self._check())
 
+    def commits(self, name: str) -> List[Dict[str, Any]]:
+        """As stager.commits, of this daemon."""
+        return _admin.commits(name, runtime_dir=self._check())
+
     def delete(self, name: str, **options: Any) -> None:
         """As stager.delete, of this daemon."""
         _admin.delete(name, runtime_dir=self._check(), **options)

@@ -395,6 +395,16 @@ class Stream:
 
     get_state, set_state = state_dict, load_state_dict
 
+    def commit(self, state: Union[str, Dict[str, Any]], tag: str) -> None:
+        """Ties the state to the checkpoint that `tag` names, once that is complete. When the call returns, the
+        commit is on disk: `stager.open(…, resume=f"tag:{tag}")` begins there, whatever crashes. The same tag with the
+        same state again is no error. AlreadyExistsError: the tag has another state. FailedPreconditionError: another
+        trainer has taken over. ResourceExhaustedError, PermissionDeniedError: state_dir is full or read-only; the
+        stream goes on, and the call may be repeated."""
+        if not isinstance(tag, str):
+            raise TypeError(f"a tag is a str, not {tag!r}")
+        self._core.commit(_state_text(state), tag)
+
     # ---- feeding, computing ----
 
     def feed(self, name: str, value: Any) -> int:

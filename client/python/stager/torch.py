@@ -249,6 +249,10 @@ class IterableDataset(torch.utils.data.IterableDataset):  # type: ignore[type-ar
 
     get_state, set_state = state_dict, load_state_dict
 
+    def commit(self, state: Dict[str, Any], tag: str) -> None:
+        """As Stream.commit."""
+        self.stream.commit(state, tag)
+
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()

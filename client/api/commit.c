@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stager_commit: a state and a tag in one message, answered when they are on disk.
+ */
+#include <string.h>
+
+#include "client/stager.h"
+#include "client/stream/progress.h"
+
+#define COMMIT_NS 60000000000 /* a disk may be slow */
+
+static int check(const struct stager_stream *stream, const char *state, const char *tag,
+                 struct stg_err *err)
+{
+    struct stg_state ignored;
+    if (stream->client->version < STG_PROTOCOL_COMMIT)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "stagerd %s has no commits (protocol %u): use stagerd of this "
+                       "release (%s) or a later one",
+                       stream->client->daemon, stream->client->version, STAGER_RELEASE);
+    if (state == NULL || tag == NULL || tag[0] == '\0')
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "a commit needs a state and a tag");
+    return stg_state_read(state, strlen(state), &ignored, err);
+}
+
+int stager_commit(struct stager_stream *stream, const char *state, const char *tag)
+{
+    int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = check(stream, state, tag, &stream->err);
+    if (rc < 0)
+        return rc;
+    struct stg_request request = {.kind = STG_REQUEST_COMMIT, .state = state, .tag = tag};
+    struct stg_reply reply;
+    rc = stg_client_call(stream->client, &request, COMMIT_NS, &reply, NULL, 0, NULL,
+                         &stream->err);
+    return stg_stream_why(stream, rc);
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A record is one line between two line feeds, so that a damaged byte spoils one record:
+ *
+ *   c1 SUM commit ATTEMPT TIME_NS TAG =LANE =CLIENT STATE
+ *   c1 SUM attempt ATTEMPT =LANE
+ *
+ * SUM is the hash of what follows it. Names are escaped as in URLs.
+ */
+#include "daemon/journal/commits.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/fingerprint.h"
+
+#define MARK "c1 "
+#define MARK_BYTES 3
+#define SUM_BYTES 16
+
+/* ---- the table ---- */
+
+static void free_lane(struct stg_lane *lane)
+{
+    struct stg_commit *next;
+    for (struct stg_commit *c = lane->first; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+    free(lane);
+}
+
+void stg_commits_finish(struct stg_commits *commits)
+{
+    while (commits->lanes != NULL) {
+        struct stg_lane *lane = commits->lanes;
+        commits->lanes = lane->next;
+        free_lane(lane);
+    }
+    *commits = (struct stg_commits){0};
+}
+
+struct stg_lane *stg_commits_find(const struct stg_commits *commits, const char *name)
+{
+    for (struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next) {
+        if (strcmp(lane->name, name) == 0)
+            return lane;
+    }
+    return NULL;
+}
+
+/* Returns whether a is the better one to forget. */
+static bool is_less_useful(const struct stg_lane *a, const struct stg_lane *b)
+{
+    return (a->n == 0) != (b->n == 0) ? a->n == 0 : a->used < b->used;
+}
+
+static void forget_one(struct stg_commits *commits)
+{
+    struct stg_lane **least = &commits->lanes;
+    for (struct stg_lane **at = &commits->lanes; *at != NULL; at = &(*at)->next) {
+        if (is_less_useful(*at, *least))
+            least = at;
+    }
+    struct stg_lane *lane = *least;
+    *least = lane->next;
+    commits->n_lanes--;
+    free_lane(lane);
+}
+
+struct stg_lane *stg_commits_lane(struct stg_commits *commits, const char *name)
+{
+    struct stg_lane *lane = stg_commits_find(commits, name);
+    if (lane == NULL) {
+        lane = calloc(1, sizeof(*lane));
+        if (lane == NULL)
+            return NULL;
+        if (commits->n_lanes == STG_COMMITS_LANES)
+            forget_one(commits);
+        snprintf(lane->name, sizeof(lane->name), "%s", name);
+        struct stg_lane **at = &commits->lanes;
+        while (*at != NULL)
+            at = &(*at)->next;
+        *at = lane;
+        commits->n_lanes++;
+    }
+    lane->used = ++commits->clock;
+    return lane;
+}
+
+const struct stg_commit *stg_lane_find(const struct stg_lane *lane, const char *tag)
+{
+    for (const struct stg_commit *c = lane->first; c != NULL; c = c->next) {
+        if (strcmp(c->tag, tag) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+static void remove_commit(struct stg_lane *lane, const struct stg_commit *commit)
+{
+    struct stg_commit *before = NULL, *c = lane->first;
+    while (c != commit) {
+        before = c;
+        c = c->next;
+    }
+    if (before != NULL)
+        before->next = c->next;
+    else
+        lane->first = c->next;
+    if (lane->last == c)
+        lane->last = before;
+    lane->n--;
+    free(c);
+}
+
+void stg_lane_put(struct stg_commits *commits, struct stg_lane *lane,
+                  struct stg_commit *commit)
+{
+    const struct stg_commit *same = stg_lane_find(lane, commit->tag);
+    if (same != NULL)
+        remove_commit(lane, same);
+    else if (lane->n == STG_COMMITS_TAGS)
+        remove_commit(lane, lane->first);
+    commit->next = NULL;
+    if (lane->last != NULL)
+        lane->last->next = commit;
+    else
+        lane->first = commit;
+    lane->last = commit;
+    lane->n++;
+    lane->used = ++commits->clock;
+    if (commit->attempt > lane->attempt)
+        lane->attempt = commit->attempt;
+}
+
+static bool is_tag(const char *tag)
+{
+    size_t n = 0;
+    for (; tag[n] != '\0'; n++) {
+        if (n == STG_TAG_MAX_BYTES || tag[n] <= ' ' || tag[n] > '~')
+            return false;
+    }
+    return n > 0;
+}
+
+int stg_commits_check_tag(const char *tag, struct stg_err *err)
+{
+    return is_tag(tag) ? 0
+                       : stg_err(err, -STAGER_INVALID_ARGUMENT,
+                                 "not a tag of a commit: use 1 to %d printable ASCII "
+                                 "characters without a space",
+                                 STG_TAG_MAX_BYTES);
+}
+
+/* ---- writing ---- */
+
+static size_t escape(const char *name, char *buf)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t n = 0;
+    buf[n++] = '=';
+    for (; *name != '\0'; name++) {
+        unsigned char c = (unsigned char)*name;
+        if (c > ' ' && c <= '~' && c != '%') {
+            buf[n++] = (char)c;
+            continue;
+        }
+        buf[n++] = '%';
+        buf[n++] = digits[c >> 4];
+        buf[n++] = digits[c & 15];
+    }
+    buf[n] = '\0';
+    return n;
+}
+
+#define ESCAPED_BYTES (3 * STG_LANE_MAX_BYTES + 2)
+
+/* Puts mark and sum before the payload of n bytes that begins at buf + 1 + HEAD_BYTES. */
+#define HEAD_BYTES (MARK_BYTES + SUM_BYTES + 1)
+
+static size_t finish_line(char *buf, size_t n)
+{
+    char head[HEAD_BYTES + 1];
+    char *payload = buf + 1 + HEAD_BYTES;
+    snprintf(head, sizeof(head), MARK "%016" PRIx64 " ", stg_farm_hash(payload, n));
+    buf[0] = '\n';
+    memcpy(buf + 1, head, HEAD_BYTES);
+    payload[n] = '\n';
+    return 1 + HEAD_BYTES + n + 1;
+}
+
+size_t stg_commits_write_commit(const char *lane, const struct stg_commit *commit,
+                                char *buf)
+{
+    char name[ESCAPED_BYTES], client[ESCAPED_BYTES], state[STG_STATE_TEXT_BYTES];
+    escape(lane, name);
+    escape(commit->client, client);
+    stg_state_write(&commit->state, state);
+    int n = snprintf(buf + 1 + HEAD_BYTES, STG_COMMITS_LINE_BYTES - HEAD_BYTES - 2,
+                     "commit %" PRIu64 " %" PRIu64 " %s %s %s %s", commit->attempt,
+                     commit->time_ns, commit->tag, name, client, state);
+    return finish_line(buf, (size_t)n);
+}
+
+size_t stg_commits_write_attempt(const char *lane, uint64_t attempt, char *buf)
+{
+    char name[ESCAPED_BYTES];
+    escape(lane, name);
+    int n = snprintf(buf + 1 + HEAD_BYTES, STG_COMMITS_LINE_BYTES - HEAD_BYTES - 2,
+                     "attempt %" PRIu64 " %s", attempt, name);
+    return finish_line(buf, (size_t)n);
+}
+
+char *stg_commits_write(const struct stg_commits *commits, size_t *ret_bytes)
+{
+    size_t n_lines = 0, n = 0;
+    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next)
+        n_lines += lane->n + 1;
+    char *text = malloc(n_lines * STG_COMMITS_LINE_BYTES + 1);
+    if (text == NULL)
+        return NULL;
+    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next) {
+        for (const struct stg_commit *c = lane->first; c != NULL; c = c->next)
+            n += stg_commits_write_commit(lane->name, c, text + n);
+        if (lane->n > 0 && lane->attempt > lane->last->attempt)
+            n += stg_commits_write_attempt(lane->name, lane->attempt, text + n);
+    }
+    *ret_bytes = n;
+    return text;
+}
+
+/* ---- reading ---- */
+
+struct words {
+    const char *at, *end;
+};
+
+/* Returns the length of the next word; 0: there is none. */
+static size_t next_word(struct words *words, const char **ret)
+{
+    *ret = words->at;
+    const char *space = words->at < words->end
+                            ? memchr(words->at, ' ', (size_t)(words->end - words->at))
+                            : NULL;
+    const char *end = space != NULL ? space : words->end;
+    size_t n = (size_t)(end - words->at);
+    words->at = space != NULL ? space + 1 : words->end;
+    return n;
+}
+
+static bool take_number(struct words *words, uint64_t *ret)
+{
+    const char *word;
+    size_t n = next_word(words, &word);
+    *ret = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (word[i] < '0' || word[i] > '9' || i == 19)
+            return false;
+        *ret = *ret * 10 + (uint64_t)(word[i] - '0');
+    }
+    return n > 0;
+}
+
+static int digit_of(char c)
+{
+    const char *digits = "0123456789abcdef", *at = c != '\0' ? strchr(digits, c) : NULL;
+    return at != NULL ? (int)(at - digits) : -1;
+}
+
+static bool take_name(struct words *words, char ret[STG_LANE_MAX_BYTES + 1])
+{
+    const char *word;
+    size_t n = next_word(words, &word), k = 0;
+    if (n == 0 || word[0] != '=')
+        return false;
+    for (size_t i = 1; i < n; i++) {
+        int high = 0, low = (unsigned char)word[i];
+        if (k == STG_LANE_MAX_BYTES)
+            return false;
+        if (word[i] == '%') {
+            high = i + 2 < n ? digit_of(word[i + 1]) : -1;
+            low = i + 2 < n ? digit_of(word[i + 2]) : -1;
+            i += 2;
+        }
+        if (high < 0 || low < 0)
+            return false;
+        ret[k++] = (char)(high << 4 | low);
+    }
+    ret[k] = '\0';
+    return true;
+}
+
+static bool take_tag(struct words *words, char ret[STG_TAG_MAX_BYTES + 1])
+{
+    const char *word;
+    size_t n = next_word(words, &word);
+    if (n == 0 || n > STG_TAG_MAX_BYTES)
+        return false;
+    memcpy(ret, word, n);
+    ret[n] = '\0';
+    return is_tag(ret);
+}
+
+static bool is_word(struct words *words, const char *text)
+{
+    const char *word;
+    size_t n = next_word(words, &word);
+    return n == strlen(text) && memcmp(word, text, n) == 0;
+}
+
+/* Each returns 1 if the words are a record, 0 if not. */
+static int apply_attempt(struct stg_commits *commits, struct words words,
+                         struct stg_err *err)
+{
+    char name[STG_LANE_MAX_BYTES + 1];
+    uint64_t attempt;
+    if (!take_number(&words, &attempt) || !take_name(&words, name))
+        return 0;
+    struct stg_lane *lane = stg_commits_lane(commits, name);
+    if (lane == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (attempt > lane->attempt)
+        lane->attempt = attempt;
+    return 1;
+}
+
+static bool take_commit(struct words *words, char *lane, struct stg_commit *ret)
+{
+    return take_number(words, &ret->attempt) && take_number(words, &ret->time_ns) &&
+           take_tag(words, ret->tag) && take_name(words, lane) &&
+           take_name(words, ret->client) &&
+           stg_state_read(words->at, (size_t)(words->end - words->at), &ret->state,
+                          NULL) == 0;
+}
+
+static int apply_commit(struct stg_commits *commits, struct words words,
+                        struct stg_err *err)
+{
+    char name[STG_LANE_MAX_BYTES + 1];
+    struct stg_commit *commit = calloc(1, sizeof(*commit));
+    if (commit != NULL && !take_commit(&words, name, commit)) {
+        free(commit);
+        return 0;
+    }
+    struct stg_lane *lane = commit != NULL ? stg_commits_lane(commits, name) : NULL;
+    if (lane == NULL) {
+        free(commit);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    stg_lane_put(commits, lane, commit);
+    return 1;
+}
+
+static bool sum_is_right(const char *line, size_t n)
+{
+    char sum[SUM_BYTES + 1];
+    if (n <= HEAD_BYTES || memcmp(line, MARK, MARK_BYTES) != 0 ||
+        line[HEAD_BYTES - 1] != ' ')
+        return false;
+    snprintf(sum, sizeof(sum), "%016" PRIx64,
+             stg_farm_hash(line + HEAD_BYTES, n - HEAD_BYTES));
+    return memcmp(sum, line + MARK_BYTES, SUM_BYTES) == 0;
+}
+
+static int apply_line(struct stg_commits *commits, const char *line, size_t n,
+                      struct stg_err *err)
+{
+    struct words words = {line + HEAD_BYTES, line + n};
+    if (!sum_is_right(line, n))
+        return 0;
+    struct words rest = words;
+    if (is_word(&rest, "commit"))
+        return apply_commit(commits, rest, err);
+    rest = words;
+    return is_word(&rest, "attempt") ? apply_attempt(commits, rest, err) : 0;
+}
+
+int stg_commits_read(struct stg_commits *commits, const char *text, size_t bytes,
+                     struct stg_commits_damage *ret, struct stg_err *err)
+{
+    const char *at = text, *end = text + bytes;
+    *ret = (struct stg_commits_damage){.good_bytes = bytes};
+    while (at < end) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        bool is_torn = line_end == NULL;
+        size_t n = (size_t)((is_torn ? end : line_end) - at);
+        int rc = n > 0 ? apply_line(commits, at, n, err) : 1;
+        if (rc < 0)
+            return rc;
+        ret->n_good += n > 0 && rc == 1;
+        ret->n_bad += rc == 0 && !is_torn;
+        if (rc == 0 && is_torn)
+            ret->good_bytes = (size_t)(at - text);
+        at += n + !is_torn;
+    }
+    return 0;
+}

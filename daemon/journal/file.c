@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/journal/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/host/text_file.h"
+
+#define MAX_BYTES (64u << 20)         /* far more than a table has */
+#define MIN_REWRITE_BYTES (64u << 10) /* shorter files only grow */
+#define REWRITE_RATIO 4
+
+int stg_journal_file_init(struct stg_journal_file *file, const char *state_dir,
+                          const char *name, struct stg_err *err)
+{
+    *file = (struct stg_journal_file){0};
+    pthread_mutex_init(&file->lock, NULL);
+    if (asprintf(&file->path, "%s/commits/%s.journal", state_dir, name) < 0)
+        file->path = NULL;
+    if (asprintf(&file->temporary, "%s/commits/%s.new", state_dir, name) < 0)
+        file->temporary = NULL;
+    if (file->path != NULL && file->temporary != NULL)
+        return 0;
+    stg_journal_file_finish(file);
+    return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+void stg_journal_file_finish(struct stg_journal_file *file)
+{
+    free(file->path);
+    free(file->temporary);
+    pthread_mutex_destroy(&file->lock);
+    file->path = file->temporary = NULL;
+}
+
+/* ---- reading ---- */
+
+static void log_damage(const struct stg_journal_file *file,
+                       const struct stg_commits_damage *damage, size_t bytes)
+{
+    if (damage->n_bad > 0)
+        stg_log(STG_LOG_ERROR,
+                "%s: damaged records, which are left out: %zu; good ones: %zu. A commit "
+                "that is missing in `stagerctl commits` was in one of them",
+                file->path, damage->n_bad, damage->n_good);
+    if (damage->good_bytes < bytes)
+        stg_log(
+            STG_LOG_INFO,
+            "%s: the last %zu bytes are of a commit that was interrupted, and are cut",
+            file->path, bytes - damage->good_bytes);
+}
+
+static int load_text(struct stg_journal_file *file, const char *text, size_t bytes,
+                     struct stg_commits *commits, struct stg_err *err)
+{
+    struct stg_commits_damage damage;
+    size_t live_bytes;
+    int rc = stg_commits_read(commits, text, bytes, &damage, err);
+    char *live = rc == 0 ? stg_commits_write(commits, &live_bytes) : NULL;
+    if (rc == 0 && live == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file->path);
+    free(live);
+    if (rc < 0)
+        return rc;
+    log_damage(file, &damage, bytes);
+    file->bytes = damage.good_bytes;
+    file->base_bytes = live_bytes;
+    file->must_rewrite = damage.n_bad > 0;
+    return 0;
+}
+
+int stg_journal_file_load(struct stg_journal_file *file, struct stg_commits *commits,
+                          struct stg_err *err)
+{
+    struct stat st;
+    char *text;
+    size_t bytes;
+    pthread_mutex_lock(&file->lock);
+    bool is_there = stat(file->path, &st) == 0 && st.st_size < MAX_BYTES;
+    size_t limit = is_there ? (size_t)st.st_size : 0;
+    int rc = stg_text_file_read(file->path, limit, &st, &text, &bytes, err);
+    if (rc == 0) {
+        rc = load_text(file, text, bytes, commits, err);
+        free(text);
+    } else if (rc == -STAGER_NOT_FOUND) {
+        *err = (struct stg_err){0};
+        rc = 0;
+    }
+    pthread_mutex_unlock(&file->lock);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static int system_error(const char *path, int number, struct stg_err *err)
+{
+    bool is_full = number == ENOSPC || number == EDQUOT || number == EFBIG ||
+                   number == ENOMEM || number == EMFILE || number == ENFILE;
+    bool is_denied = number == EROFS || number == EACCES || number == EPERM;
+    return stg_err(err,
+                   is_full     ? -STAGER_RESOURCE_EXHAUSTED
+                   : is_denied ? -STAGER_PERMISSION_DENIED
+                               : -STAGER_UNAVAILABLE,
+                   "cannot write the commit to %s: %s; commits are stored in state_dir "
+                   "(stagerd.yaml)",
+                   path, strerror(number));
+}
+
+/* Syncs the folder of a path. Returns 0, or -1 with errno. */
+static int sync_folder(const char *path)
+{
+    char folder[4096];
+    snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int rc = fsync(fd), number = errno;
+    close(fd);
+    errno = number;
+    return rc;
+}
+
+/* Makes state_dir/commits. */
+static int make_folder(const char *path)
+{
+    char folder[4096];
+    snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = '\0';
+    if (mkdir(folder, 0700) < 0)
+        return errno == EEXIST ? 0 : -1;
+    return sync_folder(folder);
+}
+
+static int replace(struct stg_journal_file *file, const struct stg_text_part *parts)
+{
+    const char *failed;
+    return stg_text_file_replace(file->path, file->temporary, parts, 2, &failed);
+}
+
+/* Writes the whole file anew. Returns 0, or -1 with errno. */
+static int rewrite(struct stg_journal_file *file, const char *line, size_t n,
+                   const char *all, size_t n_all)
+{
+    const struct stg_text_part parts[] = {{all, n_all}, {line, n}};
+    int rc = replace(file, parts);
+    if (rc < 0 && errno == ENOENT && make_folder(file->path) == 0)
+        rc = replace(file, parts);
+    if (rc < 0)
+        return rc;
+    file->bytes = file->base_bytes = n_all + n;
+    file->must_rewrite = sync_folder(file->path) < 0;
+    return file->must_rewrite ? -1 : 0;
+}
+
+static int write_all(int fd, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t m = write(fd, bytes, n);
+        if (m < 0 && errno == EINTR)
+            continue;
+        if (m < 0)
+            return -1;
+        bytes += m;
+        n -= (size_t)m;
+    }
+    return 0;
+}
+
+/* Cuts what follows the good records, and appends. */
+static int append_to(struct stg_journal_file *file, int fd, const char *line, size_t n)
+{
+    if (ftruncate(fd, (off_t)file->bytes) < 0 ||
+        lseek(fd, (off_t)file->bytes, SEEK_SET) < 0)
+        return -1;
+    int rc = write_all(fd, line, n), number = errno;
+    if (rc < 0 && ftruncate(fd, (off_t)file->bytes) < 0)
+        file->must_rewrite = true;
+    errno = number;
+    if (rc < 0)
+        return -1;
+    /* After a failed fsync the kernel may hold pages that never reach the disk. */
+    rc = fsync(fd);
+    file->must_rewrite = rc < 0;
+    if (rc == 0)
+        file->bytes += n;
+    return rc;
+}
+
+/* Returns 1 if the file is not the one that was written last. */
+static int append(struct stg_journal_file *file, const char *line, size_t n)
+{
+    struct stat st;
+    int fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT ? 1 : -1;
+    int rc = fstat(fd, &st);
+    if (rc == 0 && (uint64_t)st.st_size < file->bytes)
+        rc = 1;
+    if (rc == 0)
+        rc = append_to(file, fd, line, n);
+    int number = errno;
+    close(fd);
+    errno = number;
+    return rc;
+}
+
+static bool is_long(const struct stg_journal_file *file, size_t n)
+{
+    return file->bytes + n > MIN_REWRITE_BYTES &&
+           file->bytes + n > REWRITE_RATIO * file->base_bytes;
+}
+
+int stg_journal_file_write(struct stg_journal_file *file, const char *line, size_t n,
+                           const char *all, size_t n_all, struct stg_err *err)
+{
+    pthread_mutex_lock(&file->lock);
+    int rc = file->must_rewrite || file->bytes == 0 || is_long(file, n);
+    if (!file->is_removed && rc == 0)
+        rc = append(file, line, n);
+    if (!file->is_removed && rc == 1)
+        rc = rewrite(file, line, n, all, n_all);
+    if (file->is_removed)
+        rc = stg_err(err, -STAGER_NOT_FOUND, "the pipeline was deleted");
+    else if (rc < 0)
+        rc = system_error(file->path, errno, err);
+    pthread_mutex_unlock(&file->lock);
+    return rc;
+}
+
+void stg_journal_file_remove(struct stg_journal_file *file)
+{
+    pthread_mutex_lock(&file->lock);
+    file->is_removed = true;
+    if (unlink(file->path) < 0 && errno != ENOENT)
+        stg_log(STG_LOG_WARNING, "cannot remove %s: %s", file->path, strerror(errno));
+    pthread_mutex_unlock(&file->lock);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file of a journal. What stg_journal_file_write has returned 0 for is on disk. The
+ * lock is held over each call that touches the file; a worker writes, the loop loads and
+ * removes.
+ */
+#ifndef STG_DAEMON_JOURNAL_FILE_H
+#define STG_DAEMON_JOURNAL_FILE_H
+
+#include <pthread.h>
+
+#include "daemon/journal/commits.h"
+
+struct stg_journal_file {
+    pthread_mutex_t lock; /* guards what follows, and the file */
+    char *path, *temporary;
+    uint64_t bytes;      /* of good records, at the start of the file */
+    uint64_t base_bytes; /* of the records that were live when it was last whole */
+    bool must_rewrite;   /* it has damage, or a write failed in the middle */
+    bool is_removed;
+};
+
+/* RESOURCE_EXHAUSTED. */
+int stg_journal_file_init(struct stg_journal_file *file, const char *state_dir,
+                          const char *name, struct stg_err *err);
+void stg_journal_file_finish(struct stg_journal_file *file);
+
+/* Reads the file into an empty table; no file is no commit. Logs damage. Other errors
+ * have the path and the reason; the file is then not known. */
+int stg_journal_file_load(struct stg_journal_file *file, struct stg_commits *commits,
+                          struct stg_err *err);
+
+/* Appends the line, or replaces the file by `all` and the line if it has become long or
+ * is damaged. RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE with the path and the
+ * reason: nothing was committed. NOT_FOUND: it was removed. */
+int stg_journal_file_write(struct stg_journal_file *file, const char *line, size_t n,
+                           const char *all, size_t n_all, struct stg_err *err);
+
+/* Removes the file; later writes fail. Waits for one that is under way. */
+void stg_journal_file_remove(struct stg_journal_file *file);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/journal/journal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/log.h"
+#include "daemon/journal/file.h"
+
+/* A record that waits, or is written. */
+struct journal_job {
+    struct journal_job *next;
+    char lane[STG_LANE_MAX_BYTES + 1];
+    uint64_t attempt;
+    struct stg_commit *commit; /* NULL: a new attempt */
+    void (*done)(void *arg, const struct stg_err *err);
+    void *arg;
+    struct stg_err err;
+    char *all; /* the text of the table before it */
+    size_t n_all, n;
+    char line[STG_COMMITS_LINE_BYTES];
+};
+
+struct stg_journal {
+    struct stg_journal_config config;
+    char name[65];
+    uint32_t n_refs;
+    struct stg_commits commits;
+    struct stg_journal_file file;
+    struct stg_err unreadable; /* code 0: the file was read */
+    char problem[STG_ERR_TEXT_BYTES];
+    struct journal_job *first, *last; /* the first one is at work if is_working */
+    bool is_working;
+    uv_work_t work;
+};
+
+/* ---- life ---- */
+
+static void destroy(struct stg_journal *journal)
+{
+    stg_commits_finish(&journal->commits);
+    stg_journal_file_finish(&journal->file);
+    free(journal);
+}
+
+int stg_journal_create(const struct stg_journal_config *config, struct stg_journal **ret,
+                       struct stg_err *err)
+{
+    struct stg_journal *journal = calloc(1, sizeof(*journal));
+    if (journal == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = stg_journal_file_init(&journal->file, config->state_dir, config->name, err);
+    if (rc < 0) {
+        free(journal);
+        return rc;
+    }
+    journal->config = *config;
+    snprintf(journal->name, sizeof(journal->name), "%s", config->name);
+    journal->config.name = journal->name;
+    journal->n_refs = 1;
+    if (stg_journal_file_load(&journal->file, &journal->commits, &journal->unreadable) <
+        0) {
+        stg_log(STG_LOG_ERROR,
+                "the commits of pipeline %s cannot be read, and none can be made: %s",
+                journal->name, journal->unreadable.text);
+        snprintf(journal->problem, sizeof(journal->problem), "%s",
+                 journal->unreadable.text);
+    }
+    *ret = journal;
+    return 0;
+}
+
+struct stg_journal *stg_journal_ref(struct stg_journal *journal)
+{
+    journal->n_refs++;
+    return journal;
+}
+
+void stg_journal_unref(struct stg_journal *journal)
+{
+    if (journal != NULL && --journal->n_refs == 0)
+        destroy(journal);
+}
+
+void stg_journal_remove(struct stg_journal *journal)
+{
+    stg_journal_file_remove(&journal->file);
+}
+
+int stg_journal_check(const struct stg_journal *journal, struct stg_err *err)
+{
+    if (journal->unreadable.code < 0 && err != NULL)
+        *err = journal->unreadable;
+    return journal->unreadable.code;
+}
+
+const struct stg_commits *stg_journal_commits(const struct stg_journal *journal)
+{
+    return &journal->commits;
+}
+
+const char *stg_journal_problem(const struct stg_journal *journal)
+{
+    return journal->problem;
+}
+
+bool stg_journal_is_busy(const struct stg_journal *journal)
+{
+    return journal->first != NULL;
+}
+
+/* ---- judging ---- */
+
+static int refuse_attempt(const struct stg_journal *journal, const struct stg_lane *lane,
+                          const struct journal_job *job, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "pipeline %s: attempt %" PRIu64
+                   " has begun, and this stream is of attempt %" PRIu64
+                   ": it commits nothing more; another trainer has taken over",
+                   journal->name, lane->attempt, job->attempt);
+}
+
+static int refuse_tag(const struct stg_journal *journal, const struct stg_commit *there,
+                      const struct journal_job *job, const char *key, struct stg_err *err)
+{
+    const struct stg_state *state = &job->commit->state;
+    return stg_err(err, -STAGER_ALREADY_EXISTS,
+                   "pipeline %s: tag %s was committed in this attempt by %s at pass "
+                   "%" PRIu64 ", position %" PRIu64 ", and this state is of pass %" PRIu64
+                   ", position %" PRIu64
+                   " (%s differs): use a new tag for each checkpoint",
+                   journal->name, there->tag, there->client, there->state.pass,
+                   there->state.place.elements, state->pass, state->place.elements, key);
+}
+
+/* Returns 1 if the record has to be written, 0 if the commit is on disk already. */
+static int judge(struct stg_journal *journal, const struct journal_job *job,
+                 struct stg_err *err)
+{
+    struct stg_lane *lane = stg_commits_lane(&journal->commits, job->lane);
+    if (lane == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    if (job->commit == NULL)
+        return lane->n > 0;
+    if (job->attempt < lane->attempt)
+        return refuse_attempt(journal, lane, job, err);
+    const struct stg_commit *there = stg_lane_find(lane, job->commit->tag);
+    if (there == NULL || there->attempt != job->attempt)
+        return 1;
+    const char *key = stg_state_differs(&there->state, &job->commit->state);
+    return key == NULL ? 0 : refuse_tag(journal, there, job, key, err);
+}
+
+/* ---- writing ---- */
+
+static void start(struct stg_journal *journal);
+
+static void write_record(uv_work_t *work)
+{
+    struct stg_journal *journal = work->data;
+    struct journal_job *job = journal->first;
+    stg_journal_file_write(&journal->file, job->line, job->n, job->all, job->n_all,
+                           &job->err);
+}
+
+static void note_result(struct stg_journal *journal, const struct stg_err *err)
+{
+    if (err->code < 0)
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s", journal->name, err->text);
+    snprintf(journal->problem, sizeof(journal->problem), "%s",
+             err->code < 0 ? err->text : "");
+}
+
+/* Takes the first job off the queue and answers it. */
+static void answer(struct stg_journal *journal)
+{
+    struct journal_job *job = journal->first;
+    journal->first = job->next;
+    if (journal->first == NULL)
+        journal->last = NULL;
+    if (job->done != NULL)
+        job->done(job->arg, &job->err);
+    free(job->commit);
+    free(job->all);
+    free(job);
+}
+
+/* Puts a commit that is on disk into the table. */
+static void take_over(struct stg_journal *journal, struct journal_job *job)
+{
+    struct stg_lane *lane = stg_commits_lane(&journal->commits, job->lane);
+    if (lane == NULL) { /* it was forgotten meanwhile */
+        journal->file.must_rewrite = true;
+        stg_err(&job->err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+        return;
+    }
+    stg_lane_put(&journal->commits, lane, job->commit);
+    job->commit = NULL;
+}
+
+static void wrote_record(uv_work_t *work, int status)
+{
+    struct stg_journal *journal = work->data;
+    struct journal_job *job = journal->first;
+    journal->is_working = false;
+    --*journal->config.n_working;
+    note_result(journal, &job->err);
+    if (job->err.code == 0 && job->commit != NULL)
+        take_over(journal, job);
+    answer(journal);
+    start(journal);
+    journal->config.changed(journal->config.owner);
+    stg_journal_unref(journal);
+}
+
+static bool fill(struct stg_journal *journal, struct journal_job *job)
+{
+    job->all = stg_commits_write(&journal->commits, &job->n_all);
+    if (job->all == NULL)
+        return false;
+    job->n = job->commit != NULL
+                 ? stg_commits_write_commit(job->lane, job->commit, job->line)
+                 : stg_commits_write_attempt(job->lane, job->attempt, job->line);
+    return true;
+}
+
+/* Judges jobs until one has to be written. */
+static void start(struct stg_journal *journal)
+{
+    while (journal->first != NULL && !journal->is_working) {
+        struct journal_job *job = journal->first;
+        int rc = judge(journal, job, &job->err);
+        if (rc == 1 && fill(journal, job)) {
+            journal->is_working = true;
+            journal->n_refs++;
+            ++*journal->config.n_working;
+            journal->work.data = journal;
+            uv_queue_work(journal->config.loop, &journal->work, write_record,
+                          wrote_record);
+            return;
+        }
+        if (rc == 1)
+            stg_err(&job->err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+        answer(journal);
+    }
+}
+
+static void enqueue(struct stg_journal *journal, struct journal_job *job)
+{
+    if (journal->last != NULL)
+        journal->last->next = job;
+    else
+        journal->first = job;
+    journal->last = job;
+    if (journal->first == job)
+        start(journal);
+}
+
+/* ---- entry points ---- */
+
+uint64_t stg_journal_begin(struct stg_journal *journal, const char *name)
+{
+    struct stg_lane *lane = stg_commits_lane(&journal->commits, name);
+    if (lane == NULL)
+        return 0;
+    lane->attempt++;
+    struct journal_job *job = lane->n > 0 ? calloc(1, sizeof(*job)) : NULL;
+    if (job != NULL) {
+        snprintf(job->lane, sizeof(job->lane), "%s", name);
+        job->attempt = lane->attempt;
+        enqueue(journal, job);
+    }
+    return lane->attempt;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int stg_journal_commit(struct stg_journal *journal,
+                       const struct stg_journal_request *request, struct stg_err *err)
+{
+    int rc = stg_journal_check(journal, err);
+    if (rc < 0)
+        return rc;
+    struct journal_job *job = calloc(1, sizeof(*job));
+    struct stg_commit *commit = calloc(1, sizeof(*commit));
+    if (job == NULL || commit == NULL) {
+        free(job);
+        free(commit);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    *commit = (struct stg_commit){
+        .attempt = request->attempt, .time_ns = now_ns(), .state = *request->state};
+    snprintf(commit->tag, sizeof(commit->tag), "%s", request->tag);
+    snprintf(commit->client, sizeof(commit->client), "%s", request->client);
+    snprintf(job->lane, sizeof(job->lane), "%s", request->lane);
+    job->attempt = request->attempt;
+    job->commit = commit;
+    job->done = request->done;
+    job->arg = request->arg;
+    enqueue(journal, job);
+    return 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The journal of one pipeline: its commits, and those that wait for the disk. They are
+ * judged and written one after the other, so that two trainers that commit one tag get
+ * the answers of some order. Counted; belongs to the loop. A worker of libuv writes.
+ *
+ * Fencing: each run of a lane has an attempt. A new one makes the streams of older ones
+ * unable to commit.
+ */
+#ifndef STG_DAEMON_JOURNAL_JOURNAL_H
+#define STG_DAEMON_JOURNAL_JOURNAL_H
+
+#include <uv.h>
+
+#include "daemon/journal/commits.h"
+
+struct stg_journal;
+
+struct stg_journal_config {
+    uv_loop_t *loop;
+    const char *state_dir, *name; /* copied */
+    uint32_t *n_working;          /* counts the journals that a worker writes */
+    void (*changed)(void *owner); /* a write has ended */
+    void *owner;
+};
+
+/* Reads the file. One that cannot be read is logged, and makes stg_journal_check fail.
+ * RESOURCE_EXHAUSTED. */
+int stg_journal_create(const struct stg_journal_config *config, struct stg_journal **ret,
+                       struct stg_err *err);
+struct stg_journal *stg_journal_ref(struct stg_journal *journal);
+void stg_journal_unref(struct stg_journal *journal); /* NULL is allowed */
+
+/* The pipeline was deleted: removes the file; commits that wait fail. */
+void stg_journal_remove(struct stg_journal *journal);
+
+/* Returns 0, or the error that the file could not be read with. */
+int stg_journal_check(const struct stg_journal *journal, struct stg_err *err);
+
+const struct stg_commits *stg_journal_commits(const struct stg_journal *journal);
+
+/* Returns why the last write failed; "": it did not. */
+const char *stg_journal_problem(const struct stg_journal *journal);
+
+/* Returns whether a commit, or a new attempt, waits for the disk. */
+bool stg_journal_is_busy(const struct stg_journal *journal);
+
+/* Begins an attempt of the lane and returns its number; 0: out of memory. It is written
+ * to the file if the lane has commits; a run goes on if that fails. */
+uint64_t stg_journal_begin(struct stg_journal *journal, const char *lane);
+
+/* One commit of a client. Copied. */
+struct stg_journal_request {
+    const char *lane, *tag, *client;
+    uint64_t attempt; /* of its stream */
+    const struct stg_state *state;
+    void (*done)(void *arg, const struct stg_err *err); /* code 0: it is on disk */
+    void *arg;
+};
+
+/* Commits. `done` is called once, now or later. RESOURCE_EXHAUSTED: `done` is not called.
+ * Errors of `done`: FAILED_PRECONDITION (a newer attempt has begun), ALREADY_EXISTS (the
+ * tag has another state, and the text names the difference), those of
+ * stg_journal_file_write. */
+int stg_journal_commit(struct stg_journal *journal,
+                       const struct stg_journal_request *request, struct stg_err *err);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Commits: of a stream, what an open resumes from, and the list of them.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/pipeline/loading.h"
+#include "daemon/pipeline/signature.h"
+#include "daemon/server/request.h"
+
+#define TAG_PREFIX "tag:"
+#define N_TOLD 4 /* tags that an error lists */
+
+/* ---- lanes ---- */
+
+static bool has_clients_apart(const struct stg_definition *definition)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    return staged->delivery == STG_DELIVERY_BROADCAST && staged->num_clients > 1;
+}
+
+/* Returns the lane whose commits the client of an open has; NULL: it has none, and the
+ * error says why. */
+static const char *find_lane(const struct stg_request *request,
+                             const struct stg_definition *definition, struct stg_err *err)
+{
+    const char *why = stg_loading_why_inexact(definition, false);
+    if (why != NULL) {
+        stg_err(err, -STAGER_FAILED_PRECONDITION,
+                "pipeline %s has no commits, because a state is not exact here: %s",
+                request->name, why);
+        return NULL;
+    }
+    if (!has_clients_apart(definition))
+        return "";
+    if (request->named && request->client_id != NULL && request->client_id[0] != '\0')
+        return request->client_id;
+    stg_err(err, -STAGER_FAILED_PRECONDITION,
+            "under broadcast each client has commits, by its name: open pipeline %s with "
+            "a client_id",
+            request->name);
+    return NULL;
+}
+
+/* ---- where an open begins ---- */
+
+static bool has_commits(const struct stg_lane *lane)
+{
+    return lane != NULL && lane->n > 0;
+}
+
+static int refuse_unnamed(const char *name, const struct stg_lane *lane,
+                          struct stg_err *err)
+{
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "pipeline %s has commits, the last one with tag %s at pass %" PRIu64
+        ", position %" PRIu64
+        ", and this open says nothing of them: give the tag of the checkpoint that was "
+        "loaded (resume=\"tag:%s\"), its state, or resume=\"current\" for the last "
+        "commit; `stagerctl commits %s` lists them, and `stagerctl delete` forgets them",
+        name, lane->last->tag, lane->last->state.pass, lane->last->state.place.elements,
+        lane->last->tag, name);
+}
+
+static int refuse_tag(const char *name, const struct stg_lane *lane, const char *tag,
+                      struct stg_err *err)
+{
+    stg_err(err, -STAGER_NOT_FOUND, "pipeline %s has no commit with tag %.128s", name,
+            tag);
+    if (!has_commits(lane))
+        return stg_err_append(err, err->code, ": it has no commits");
+    stg_err_append(err, err->code, "; the last ones:");
+    size_t n = lane->n;
+    for (const struct stg_commit *c = lane->first; c != NULL; c = c->next) {
+        if (n-- <= N_TOLD)
+            stg_err_append(err, err->code, " %s", c->tag);
+    }
+    return stg_err_append(err, err->code,
+                          " (the last %d tags are kept; an older checkpoint brings its "
+                          "state)",
+                          STG_COMMITS_TAGS);
+}
+
+/* Finds the commit that the open names; *ret NULL: the start. */
+static int find_commit(const struct stg_request *request, const struct stg_lane *lane,
+                       const struct stg_commit **ret, struct stg_err *err)
+{
+    const char *resume = request->resume;
+    *ret = NULL;
+    if (strcmp(resume, "current") == 0) {
+        *ret = has_commits(lane) ? lane->last : NULL;
+        return 0;
+    }
+    if (strncmp(resume, TAG_PREFIX, strlen(TAG_PREFIX)) != 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "resume is \"%.64s\"; this stagerd knows \"current\" and "
+                       "\"tag:NAME\"",
+                       resume);
+    const char *tag = resume + strlen(TAG_PREFIX);
+    *ret = lane != NULL ? stg_lane_find(lane, tag) : NULL;
+    return *ret != NULL ? 0 : refuse_tag(request->name, lane, tag, err);
+}
+
+int stg_commit_resolve(const struct stg_pipeline *pipeline,
+                       const struct stg_request *request, char *buf, struct stg_err *err)
+{
+    struct stg_journal *journal = pipeline->journal;
+    struct stg_err why = {0};
+    const struct stg_commit *commit = NULL;
+    const char *name = find_lane(request, pipeline->definition, &why);
+    bool names = request->resume != NULL, has_state = request->state != NULL;
+    buf[0] = '\0';
+    if (name == NULL && names) {
+        *err = why;
+        return why.code;
+    }
+    if (name == NULL || (request->private_run && !names))
+        return 0;
+    if (!request->private_run && stg_journal_is_busy(journal))
+        return 1;
+    if (has_state)
+        return 0;
+    int rc = stg_journal_check(journal, err);
+    const struct stg_lane *lane = stg_commits_find(stg_journal_commits(journal), name);
+    if (rc == 0 && !names)
+        return has_commits(lane) ? refuse_unnamed(request->name, lane, err) : 0;
+    if (rc == 0)
+        rc = find_commit(request, lane, &commit, err);
+    if (commit != NULL)
+        stg_state_write(&commit->state, buf);
+    return rc;
+}
+
+/* ---- attempts ---- */
+
+void stg_commit_attached(struct stg_session *session, const struct stg_request *request,
+                         struct stg_instance *instance, const char *client_id)
+{
+    const char *lane = find_lane(request, instance->definition, NULL);
+    if (instance->private_run || instance->pipeline == NULL || lane == NULL)
+        return;
+    struct stg_journal *journal = instance->pipeline->journal;
+    uint64_t *attempt = lane[0] == '\0' ? &instance->attempt : &session->attempt;
+    if (*attempt == 0)
+        *attempt = stg_journal_begin(journal, lane);
+    session->attempt = *attempt;
+    session->journal = stg_journal_ref(journal);
+    snprintf(session->lane, sizeof(session->lane), "%s", lane);
+    snprintf(session->committer, sizeof(session->committer), "%s", client_id);
+}
+
+/* ---- committing ---- */
+
+/* A commit whose answer the client waits for. */
+struct pending {
+    struct stg_session *session;
+    struct stg_request request; /* id and kind alone */
+};
+
+static void answer(void *arg, const struct stg_err *err)
+{
+    struct pending *pending = arg;
+    struct stg_reply reply = stg_reply_to(&pending->request);
+    if (err->code < 0)
+        stg_session_fail_with(pending->session, &pending->request, err);
+    else
+        stg_session_reply(pending->session, &reply, NULL, 0);
+    stg_session_release(pending->session);
+    free(pending);
+}
+
+/* The pipeline that the stream is of, if its user may still open it. */
+static int find_pipeline(const struct stg_session *session, struct stg_pipeline **ret,
+                         struct stg_err *err)
+{
+    struct stg_catalog *catalog = session->server->catalog;
+    const char *name = session->instance->config.name;
+    struct stg_pipeline *pipeline = stg_catalog_find(catalog, name);
+    if (pipeline == NULL || pipeline->journal != session->journal)
+        return stg_err(err, -STAGER_NOT_FOUND, "pipeline %s was deleted", name);
+    if (!stg_catalog_allowed(catalog, pipeline, &session->identity))
+        return stg_err(err, -STAGER_PERMISSION_DENIED,
+                       "pipeline %s belongs to uid %u now", name,
+                       (unsigned)pipeline->definition->applier.uid);
+    *ret = pipeline;
+    return 0;
+}
+
+/* A stream without a journal: of a private run, or one that has no states. */
+static int refuse_stream(const struct stg_session *session, struct stg_err *err)
+{
+    const struct stg_instance *instance = session->instance;
+    struct stg_request unnamed = {.name = instance->config.name};
+    if (instance->private_run)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "a private run of pipeline %s has no commits: open it without "
+                       "private_run",
+                       instance->config.name);
+    if (find_lane(&unnamed, instance->definition, err) == NULL)
+        return err->code;
+    return stg_err(err, -STAGER_ABORTED, "this run of pipeline %s is over",
+                   instance->config.name);
+}
+
+static int check_state(const struct stg_definition *definition, const char *text,
+                       struct stg_state *ret, struct stg_err *err)
+{
+    int rc = stg_state_read(text, strlen(text), ret, err);
+    if (rc == 0 && ret->order != STG_ORDER_VERSION)
+        rc = stg_err(err, -STAGER_FAILED_PRECONDITION,
+                     "the state counts elements in order version %" PRIu64
+                     ", and this release of stagerd has version %d",
+                     ret->order, STG_ORDER_VERSION);
+    return rc == 0 ? stg_signature_compare(definition->signature, ret->steps, err) : rc;
+}
+
+static int commit(struct stg_session *session, const struct stg_request *request,
+                  struct pending *pending, struct stg_err *err)
+{
+    struct stg_pipeline *pipeline = NULL;
+    struct stg_state state;
+    if (session->client == NULL || session->joining)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "a commit must be sent on the connection of a stream");
+    if (session->journal == NULL)
+        return refuse_stream(session, err);
+    int rc = find_pipeline(session, &pipeline, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_commits_check_tag(request->tag, err);
+    if (rc == 0)
+        rc = check_state(pipeline->definition, request->state, &state, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "pipeline %s", pipeline->name);
+    struct stg_journal_request what = {.lane = session->lane,
+                                       .tag = request->tag,
+                                       .client = session->committer,
+                                       .attempt = session->attempt,
+                                       .state = &state,
+                                       .done = answer,
+                                       .arg = pending};
+    return stg_journal_commit(session->journal, &what, err);
+}
+
+void stg_serve_commit(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct pending *pending = calloc(1, sizeof(*pending));
+    if (pending == NULL) {
+        stg_session_fail(session, request->id, -STAGER_RESOURCE_EXHAUSTED,
+                         "out of memory");
+        return;
+    }
+    pending->session = session;
+    pending->request = (struct stg_request){.id = request->id, .kind = request->kind};
+    stg_session_hold(session);
+    if (commit(session, request, pending, &err) < 0)
+        answer(pending, &err);
+}
+
+/* ---- the list ---- */
+
+static size_t count(const struct stg_commits *commits)
+{
+    size_t n = 0;
+    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next)
+        n += lane->n;
+    return n;
+}
+
+/* Strings are the table's. */
+static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
+                     struct stg_reply *ret, struct stg_err *err)
+{
+    ret->commits = stg_bump_alloc(bump, count(commits) * sizeof(ret->commits[0]));
+    if (ret->commits == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next) {
+        for (const struct stg_commit *c = lane->first; c != NULL; c = c->next)
+            ret->commits[ret->n_commits++] =
+                (struct stg_commit_entry){.tag = c->tag,
+                                          .client = c->client,
+                                          .lane = lane->name,
+                                          .attempt = c->attempt,
+                                          .pass = c->state.pass,
+                                          .position = c->state.place.elements,
+                                          .time_ns = c->time_ns};
+    }
+    return 0;
+}
+
+/* The oldest entries of a list that is too long for one message go. */
+static void shorten(struct stg_reply *reply)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
+    while (reply->n_commits > 0 &&
+           stg_wire_encode_reply(reply, buf, sizeof(buf)) == -STAGER_OUT_OF_RANGE) {
+        size_t n = reply->n_commits / 16 + 1;
+        reply->commits += n;
+        reply->n_commits -= n;
+        reply->n_left_out += (uint32_t)n;
+    }
+}
+
+void stg_serve_commits(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    if (pipeline == NULL)
+        return;
+    struct stg_bump bump;
+    struct stg_err err = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    stg_bump_init(&bump, 0);
+    int rc = stg_journal_check(pipeline->journal, &err);
+    reply.name = pipeline->name;
+    if (rc == 0)
+        rc = fill_list(stg_journal_commits(pipeline->journal), &bump, &reply, &err);
+    shorten(&reply);
+    if (rc < 0)
+        stg_session_fail_with(session, request, &err);
+    else
+        stg_session_reply(session, &reply, NULL, 0);
+    stg_bump_finish(&bump);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loaded before libc: the process is killed at an fsync. The file $STG_DIE_AT holds the
+ * number of calls until then, and "before" or "after" the disk has the bytes; or "hold":
+ * the call makes $STG_DIE_AT.held and waits until the first file is gone.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static long left = -1;
+
+static int count_down(char *when)
+{
+    FILE *file = left < 0 && getenv("STG_DIE_AT") != NULL
+                     ? fopen(getenv("STG_DIE_AT"), "re")
+                     : NULL;
+    static char said[16];
+    if (file != NULL) {
+        if (fscanf(file, "%ld %15s", &left, said) != 2)
+            left = -1;
+        fclose(file);
+    }
+    strcpy(when, said);
+    return left >= 0 && left-- == 0;
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    char when[16];
+    int dies = count_down(when);
+    bool holds = dies && strcmp(when, "hold") == 0;
+    char held[4096];
+    snprintf(held, sizeof(held), "%s.held", holds ? getenv("STG_DIE_AT") : "");
+    if (holds)
+        close(open(held, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    const struct timespec tick = {.tv_nsec = 1000000};
+    while (holds && access(getenv("STG_DIE_AT"), F_OK) == 0)
+        nanosleep(&tick, NULL);
+    if (dies && strcmp(when, "before") == 0)
+        kill(getpid(), SIGKILL);
+    int rc = (int)syscall(SYS_fsync, fd);
+    if (dies && !holds)
+        kill(getpid(), SIGKILL);
+    return rc;
+}
