@@ -15,8 +15,10 @@ enum stg_random_purpose {
     STG_RANDOM_SHUFFLE = 1,
     STG_RANDOM_FILES = 2,
     STG_RANDOM_SAMPLE = 3,
-    STG_RANDOM_OP = 4,      /* ops/base/random.h: its counters are others */
-    STG_RANDOM_VARIABLE = 5 /* with a pass and an epoch of 0 */
+    STG_RANDOM_OP = 4,       /* ops/base/random.h: its counters are others */
+    STG_RANDOM_VARIABLE = 5, /* with a pass and an epoch of 0 */
+    STG_RANDOM_BLOCKS = 6,   /* of a global shuffle */
+    STG_RANDOM_WINDOW = 7    /* likewise: the records of a window */
 };
 
 struct stg_random {

@@ -28,6 +28,7 @@ struct build {
 struct flow {
     const struct stg_schema *schema; /* NULL: there was no step */
     struct stg_iter *iter;
+    const struct stg_step *unindexed; /* as in struct stg_input */
 };
 
 static int build_steps(struct build *build, const struct stg_step *steps, size_t n,
@@ -97,8 +98,10 @@ static int build_branch(struct build *build, const struct stg_step *step,
     build->depth--;
     if (rc < 0)
         return rc;
-    *ret = (struct stg_input){
-        .name = branch->name, .schema = flow.schema, .iter = flow.iter};
+    *ret = (struct stg_input){.name = branch->name,
+                              .schema = flow.schema,
+                              .unindexed = flow.unindexed,
+                              .iter = flow.iter};
     return 0;
 }
 
@@ -151,8 +154,9 @@ static int gather_inputs(struct build *build, const struct stg_step *step,
                          struct stg_err *err)
 {
     if (before->schema != NULL)
-        inputs[(*n)++] =
-            (struct stg_input){.schema = before->schema, .iter = before->iter};
+        inputs[(*n)++] = (struct stg_input){.schema = before->schema,
+                                            .unindexed = before->unindexed,
+                                            .iter = before->iter};
     int rc = add_inputs(build, step, "from", inputs, n, err);
     if (rc == 0 && *n == 0)
         rc = stg_step_err(
@@ -190,12 +194,28 @@ static int build_many(struct build *build, const struct stg_step *step,
     if (rc == 0)
         rc = make_iter(build, step, transformation, schema, inputs[0].iter, &flow->iter,
                        err);
+    for (size_t i = 0; rc == 0 && i < n && flow->unindexed == NULL; i++)
+        flow->unindexed = inputs[i].unindexed;
     if (rc < 0) {
         for (size_t i = 0; i < n && inputs[i].iter != NULL; i++)
             inputs[i].iter->sibling = NULL;
         destroy_inputs(inputs + n_before, n - n_before);
     }
     return rc;
+}
+
+static int check_index(const struct stg_step *step,
+                       const struct stg_transformation *transformation,
+                       const struct stg_step *unindexed, struct stg_err *err)
+{
+    if (unindexed == NULL || transformation->needs_index == NULL ||
+        !transformation->needs_index(step))
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "global: true needs an input whose records have numbers, and "
+                        "those of %s (line %d) have none before they are made: put %s "
+                        "after this step, or use a buffer_size without global",
+                        unindexed->name, unindexed->line, unindexed->name);
 }
 
 static int build_step(struct build *build, const struct stg_step *step, struct flow *flow,
@@ -217,6 +237,8 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
     } else {
         rc = transformation->infer(step, flow->schema, build->bump, schema, err);
         if (rc == 0)
+            rc = check_index(step, transformation, flow->unindexed, err);
+        if (rc == 0)
             rc = make_iter(build, step, transformation, schema, flow->iter, &flow->iter,
                            err);
     }
@@ -226,6 +248,8 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
     }
     if (rc == 0)
         flow->schema = schema;
+    if (rc == 0 && !transformation->is_indexable)
+        flow->unindexed = step;
     return rc;
 }
 

@@ -178,6 +178,28 @@ bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return iter->impl->left != NULL && iter->impl->left(iter, most, ret);
 }
 
+/* ---- any order ---- */
+
+int stg_iter_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    return iter->impl->count(iter, ret, err);
+}
+
+int stg_iter_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    return iter->impl->seek(iter, n, err);
+}
+
+void stg_extent_limit(struct stg_extent *extent, uint64_t n)
+{
+    if (n >= extent->n)
+        return;
+    extent->bytes = (uint64_t)((double)extent->bytes * (double)n / (double)extent->n);
+    extent->n = n;
+}
+
+/* ---- life ---- */
+
 /* What is left to do is a list; an iterator's inputs are put before the rest of it. */
 void stg_iter_destroy(struct stg_iter *iter)
 {

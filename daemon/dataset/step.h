@@ -22,6 +22,12 @@
 
 struct stg_iter;
 
+/* What an iteration of an indexable iterator has in all. */
+struct stg_extent {
+    uint64_t n;     /* records, of which an error is one */
+    uint64_t bytes; /* about so many bytes of files are read for them; 0: no files */
+};
+
 struct stg_iter_impl {
     /* Returns 0 and a block of 1 to `want` (at least 1) records, or an error block.
      * Returns 1 at the end, also when called again. After a negative code the caller may
@@ -51,6 +57,16 @@ struct stg_iter_impl {
      * (stg_position_push), and follows the goal of the dataset in skip. Returns whether
      * it can. NULL: it cannot. */
     bool (*tell_positions)(struct stg_iter *iter);
+    /* Of an indexable iterator: counts the records of this iteration, wherever it stands.
+     * The result is a function of the data and the steps alone. From then on only count,
+     * seek, next, rewind and destroy may be called, and seek before next. NULL: the
+     * iterator is not indexable (struct stg_transformation, is_indexable). */
+    int (*count)(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err);
+    /* Moves to the record of that number of this iteration, from 0 to less than count
+     * found, forwards or backwards: next yields the records from there on, in the order
+     * of the input. Every error takes the number of a record. What it yields
+     * behind the last record is of no use. NULL if count is. */
+    int (*seek)(struct stg_iter *iter, uint64_t n, struct stg_err *err);
 };
 
 /* The first member of an implementation's struct, which is malloc'ed. */
@@ -68,7 +84,8 @@ struct stg_iter {
 struct stg_input {
     const char *name; /* of the branch; NULL: the steps before this one */
     const struct stg_schema *schema;
-    struct stg_iter *iter; /* NULL if only schemas are needed */
+    const struct stg_step *unindexed; /* why it is not indexable; NULL: it is */
+    struct stg_iter *iter;            /* NULL if only schemas are needed */
 };
 
 struct stg_transformation {
@@ -90,6 +107,10 @@ struct stg_transformation {
                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
     const char *last_input; /* NULL: none */
     bool is_single;         /* a pipeline has one such step at most */
+    /* Its iterator has count and seek, which need those of all its inputs. */
+    bool is_indexable;
+    /* Returns whether the step calls count and seek of its input. NULL: no. */
+    bool (*needs_index)(const struct stg_step *step);
 };
 
 extern const struct stg_transformation stg_files;
@@ -245,6 +266,12 @@ static inline bool stg_iter_is_clean(const struct stg_iter *iter)
 {
     return iter->dataset->is_clean;
 }
+
+/* Call impl.count and impl.seek. */
+int stg_iter_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err);
+int stg_iter_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err);
+/* Reduces an extent to n of its records, and the bytes likewise. */
+void stg_extent_limit(struct stg_extent *extent, uint64_t n);
 
 /* Returns a + b, and a * b, or UINT64_MAX if that is more. */
 static inline uint64_t stg_count_add(uint64_t a, uint64_t b)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/dataset/func.h"
+#include "daemon/dataset/step.h"
 #include "daemon/host/cpus.h"
 
 /* The size from which the output of a map counts as large if the size of its input is not
@@ -12,6 +13,11 @@
 
 /* Parallel calls of a map per CPU, above which more calls only take memory. */
 #define MANY_CALLS 4
+
+/* A shuffle whose buffer holds one in so many elements, or less, holds a small part; of
+ * less data than that it does not matter. */
+#define SMALL_PART 20
+#define SMALL_DATA 10000
 
 struct look {
     const struct stg_step *steps;
@@ -293,6 +299,55 @@ static const char *say_parallel(const struct look *look, struct stg_bump *bump)
     return NULL;
 }
 
+/* Returns how many elements come to step i, if all steps before it only count: 0 if one
+ * does not, or if the number depends on files. */
+static uint64_t count_elements(const struct look *look, size_t i)
+{
+    const struct stg_step *range = &look->steps[0];
+    int64_t start = stg_step_int(range, "start", 0),
+            stop = stg_step_int(range, "stop", 0);
+    if (!is(look, 0, "range") || stg_step_int(range, "step", 1) != 1 || stop <= start)
+        return 0;
+    uint64_t n = (uint64_t)stop - (uint64_t)start;
+    for (size_t k = 1; k < i; k++) {
+        const struct stg_step *step = &look->steps[k];
+        int64_t count = stg_step_int(step, "count", -1);
+        if (is_take(look, k) && count >= 0 && (uint64_t)count < n)
+            n = (uint64_t)count;
+        else if (is_shard(look, k))
+            n /= (uint64_t)stg_step_int(step, "num_shards", 1);
+        else if (!is_take(look, k) && !is(look, k, "map") && !is(look, k, "enumerate"))
+            return 0;
+    }
+    return n;
+}
+
+bool stg_step_lint_is_small(uint64_t window, uint64_t n)
+{
+    return n >= SMALL_DATA && n / SMALL_PART >= window;
+}
+
+/* Advises on a window that is a small part of what it shuffles. */
+static const char *say_global(const struct look *look, struct stg_bump *bump)
+{
+    for (size_t i = 1; i < look->n; i++) {
+        const struct stg_step *step = &look->steps[i];
+        uint64_t window = (uint64_t)stg_step_int(step, "buffer_size", 0);
+        if (!is_shuffle(look, i) || stg_step_bool(step, "global", false))
+            continue;
+        uint64_t n = count_elements(look, i);
+        if (!stg_step_lint_is_small(window, n))
+            return NULL;
+        return stg_bump_printf(
+            bump,
+            "step %s (line %d): the buffer holds %llu of %llu elements, and each comes "
+            "out near its place in the input: global: true shuffles all of them, in less "
+            "memory",
+            step->name, step->line, (unsigned long long)window, (unsigned long long)n);
+    }
+    return NULL;
+}
+
 /* Returns whether the step names several files on other machines. */
 static bool is_far(const struct stg_step *step)
 {
@@ -368,7 +423,7 @@ size_t stg_step_lint(const struct stg_pipeline_spec *spec, struct stg_bump *bump
             ret[n_lines++] = line;
     }
     static const char *(*const others[])(const struct look *, struct stg_bump *) = {
-        say_parallel, say_calls, say_interleave};
+        say_parallel, say_calls, say_interleave, say_global};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && n_lines < n; i++) {
         const char *line = others[i](&look, bump);
         if (line != NULL)

@@ -14,4 +14,8 @@
 size_t stg_step_lint(const struct stg_pipeline_spec *spec, struct stg_bump *bump,
                      const char **ret, size_t n);
 
+/* Returns whether a shuffle with a buffer of that size holds so little of n elements that
+ * each comes out near its place in the input. */
+bool stg_step_lint_is_small(uint64_t window, uint64_t n);
+
 #endif

@@ -152,6 +152,11 @@ const struct stg_index_totals *stg_index_totals(const struct stg_index *index)
     return &index->head.totals;
 }
 
+bool stg_index_is_bad(const struct stg_index *index)
+{
+    return index->is_bad;
+}
+
 uint64_t stg_index_bytes(const struct stg_index *index)
 {
     return index->bytes;

@@ -65,6 +65,8 @@ bool stg_index_open(const struct stg_index_key *key, struct stg_index **ret);
 void stg_index_close(struct stg_index *index); /* NULL is allowed */
 
 const struct stg_index_totals *stg_index_totals(const struct stg_index *index);
+/* Returns whether the index was deleted, and is of no more use. */
+bool stg_index_is_bad(const struct stg_index *index);
 /* Returns the size of the index. */
 uint64_t stg_index_bytes(const struct stg_index *index);
 

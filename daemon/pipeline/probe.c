@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/clock.h"
 #include "core/param.h"
 #include "daemon/dataset/sources/braces.h"
 #include "daemon/dataset/sources/listing.h"
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/step_lint.h"
 #include "proto/load.h"
 
 #define MAX_PROBLEMS 8
@@ -38,6 +40,7 @@ struct probe {
     gid_t *groups;
     size_t n_groups;
     unsigned n_tried;
+    bool is_advised; /* on a shuffle, once */
 };
 
 static atomic_int n_threads;
@@ -53,19 +56,19 @@ static void unref(struct probe *probe)
     free(probe);
 }
 
-static void add_problem(struct probe *probe, const char *fmt, ...)
+static void add_line(struct probe *probe, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void add_problem(struct probe *probe, const char *fmt, ...)
+static void add_line(struct probe *probe, const char *fmt, ...)
 {
-    char text[STG_ERR_TEXT_BYTES - 16];
+    char text[STG_ERR_TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     pthread_mutex_lock(&probe->lock);
     if (probe->n < MAX_PROBLEMS && atomic_load(&probe->stopped) == 0)
-        snprintf(probe->lines[probe->n++], sizeof(probe->lines[0]), "problem: %s", text);
+        strcpy(probe->lines[probe->n++], text);
     pthread_mutex_unlock(&probe->lock);
 }
 
@@ -105,7 +108,7 @@ static void find_first(struct probe *probe, const struct stg_step *step, const c
                         : storage->list(path, &identity, take_first, ret, &err);
     if (rc < 0 && ret->first == NULL) {
         stg_step_prefix(step, rc, &err);
-        add_problem(probe, "%s", err.text);
+        add_line(probe, "problem: %s", err.text);
     }
 }
 
@@ -144,8 +147,55 @@ static const struct stg_step *find_reader(const struct stg_step *steps, size_t n
     return NULL;
 }
 
+/* Returns the shuffle of records of that reader that could be global, and is not, or
+ * NULL. */
+static const struct stg_step *find_window(const struct stg_step *steps, size_t n,
+                                          const struct stg_step *reader)
+{
+    const struct stg_transformation *of = stg_transformation_find(reader->name);
+    size_t i = (size_t)(reader - steps) + 1;
+    while (i < n &&
+           (strcmp(steps[i].name, "map") == 0 || strcmp(steps[i].name, "enumerate") == 0))
+        i++;
+    bool is_window = i < n && of != NULL && of->is_indexable &&
+                     strncmp(steps[i].name, "shuffle", strlen("shuffle")) == 0 &&
+                     !stg_step_bool(&steps[i], "global", false);
+    return is_window ? &steps[i] : NULL;
+}
+
+/* Returns the bytes of an item. */
+static uint64_t bytes_of(const struct stg_block *block)
+{
+    uint64_t bytes = 0;
+    for (uint32_t c = 0; c < block->n_components; c++) {
+        const struct stg_tensor *tensor = &block->tensors[c];
+        bytes += tensor->begin != NULL ? (uint64_t)(tensor->end[0] - tensor->begin[0])
+                                       : tensor->data_bytes;
+    }
+    return bytes + 1;
+}
+
+/* Advises on a window that is a small part of the first file alone. */
+static void advise_global(struct probe *probe, const struct stg_step *shuffle,
+                          const struct stg_block *block, const struct found *found)
+{
+    struct stat st;
+    uint64_t window = (uint64_t)stg_step_int(shuffle, "buffer_size", 0);
+    if (stat(found->first, &st) < 0)
+        return;
+    uint64_t n = (uint64_t)st.st_size / bytes_of(block);
+    if (stg_step_lint_is_small(window, n))
+        add_line(probe,
+                 "step %s (line %d): the buffer holds %llu records, and %s alone has "
+                 "about %llu: each comes out near its place in the file; global: true "
+                 "shuffles all records, in less memory",
+                 shuffle->name, shuffle->line, (unsigned long long)window, found->first,
+                 (unsigned long long)n);
+}
+
+/* shuffle: as find_window returns. */
 static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spec,
-                        const struct found *found)
+                        const struct stg_step *shuffle, const struct found *found)
 {
     struct stg_dataset_env env = {.uid = probe->uid,
                                   .gid = probe->gid,
@@ -160,20 +210,22 @@ static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spe
     if (rc == 0)
         rc = stg_dataset_next(dataset, &block, &err);
     if (rc == 0 && block->error.code != 0)
-        add_problem(probe, "%s", block->error.text);
+        add_line(probe, "problem: %s", block->error.text);
     else if (rc == 1 && !found->more)
-        add_problem(probe, "%s has no records", found->first);
+        add_line(probe, "problem: %s has no records", found->first);
     else if (rc < 0)
-        add_problem(probe, "%s", err.text);
+        add_line(probe, "problem: %s", err.text);
+    else if (rc == 0 && shuffle != NULL)
+        advise_global(probe, shuffle, block, found);
     stg_block_unref(block);
     stg_dataset_destroy(dataset);
 }
 
 /* Runs a pipeline of two steps: that one file, and its reader. */
 static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
-                     const struct stg_step *files, const struct stg_step *reader,
-                     const struct found *found)
+                     const struct stg_step *all, size_t n, const struct found *found)
 {
+    const struct stg_step *reader = find_reader(all, n);
     char *pattern = stg_braces_escape(found->first);
     if (pattern == NULL || reader == NULL) {
         free(pattern);
@@ -182,12 +234,15 @@ static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
     struct stg_value value = {
         .kind = STG_VALUE_STRING, .s = pattern, .s_bytes = strlen(pattern)};
     struct stg_attr attr = {.name = "pattern", .n_values = 1, .values = &value};
-    struct stg_step steps[2] = {*files, *reader};
+    struct stg_step steps[2] = {all[0], *reader};
     steps[0].attrs = &attr;
     steps[0].n_attrs = 1;
     struct stg_pipeline_spec one = {
         .steps = steps, .n_steps = 2, .fingerprint = spec->fingerprint};
-    try_dataset(probe, &one, found);
+    const struct stg_step *shuffle =
+        probe->is_advised ? NULL : find_window(all, n, reader);
+    probe->is_advised |= shuffle != NULL;
+    try_dataset(probe, &one, shuffle, found);
     free(pattern);
 }
 
@@ -211,8 +266,7 @@ static int try_name(void *owner, const char *url, struct stg_err *err)
     struct found found = {0};
     find_first(probe, &steps->all[0], url, steps->is_listing, &found);
     if (found.first != NULL)
-        try_file(probe, steps->spec, &steps->all[0], find_reader(steps->all, steps->n),
-                 &found);
+        try_file(probe, steps->spec, steps->all, steps->n, &found);
     free(found.first);
     return 0;
 }

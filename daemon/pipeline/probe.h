@@ -25,8 +25,9 @@ struct stg_probe_config {
     uint64_t wait_ns; /* the longest wait of the caller */
 };
 
-/* Fills ret with up to n problems, each a line in bump that begins with "problem: ".
- * Returns how many there are. Files of other machines are not tried. */
+/* Fills ret with up to n lines in bump: problems, which begin with "problem: ", and
+ * advice on a shuffle whose buffer is small beside the first file. Returns how many there
+ * are. Files of other machines are not tried. */
 size_t stg_probe(const struct stg_probe_config *config, struct stg_bump *bump,
                  const char **ret, size_t n);
 

@@ -69,6 +69,8 @@ GOALS = [
     ("bench_remote", "ratio_stalled", 0.9, "`deterministic: false` with one object that never comes, over none"),
     ("bench_resume", "window_ratio", None,
      "from a position to batch 1,000,000 of 100 million records, shuffled by a window of 65,536, over a replay"),
+    ("bench_global", "ratio", 0.8,
+     "lines in the order of a global shuffle, over a shuffle with a window of 65,536, rows per second of CPU"),
     ("shuffle_tensorflow", "fill_ratio", None,
      "a shuffle of a million lines: time until the first batch, tf.data's over ours"),
     ("shuffle_tensorflow", "memory_ratio", None, "memory that it takes, tf.data's over ours"),

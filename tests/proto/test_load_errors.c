@@ -396,8 +396,8 @@ static void what_is_required_is_missed_by_name(void)
          "p:3:14: graph.a: \"name\" is given twice: the key of the entry is its name"},
         {STEPS "graph:\n  a: 3\n", "p:3:6: graph.a: found 3; expected a mapping: {name: "
                                    "..., op: ..., input: [...]}"},
-        {"dataset:\n  - repeat\n  - shuffle:\n",
-         "p:3:5: dataset[1].shuffle.buffer_size: missing; add \"buffer_size: ...\" here"},
+        {"dataset:\n  - repeat\n  - take:\n",
+         "p:3:5: dataset[1].take.count: missing; add \"count: ...\" here"},
         {"dataset:\n  - batch\n",
          "p:2:5: dataset[0].batch.batch_size: missing; add \"batch_size: ...\" here"},
         {"dataset:\n  - range: {start: 3}\n",

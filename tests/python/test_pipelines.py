@@ -265,6 +265,18 @@ staged: {{features: {{x: x}}}}
         with self.assertRaisesRegex(stager.InvalidArgumentError, "decode_cvs.*decode_csv"):
             stager.check(stager.range(4).batch(2).map(lambda r: ops.decode_cvs(r["value"])))
 
+    def test_a_keyword_of_python_has_an_underscore_behind_it(self):
+        dataset = stager.range(1000).shuffle(global_=True, seed=3)
+        self.assertIn('{"shuffle": {"global": true, "seed": 3}}', dataset.batch(2).yaml())
+        with stager.open(stager.apply(dataset.batch(100), name="global")) as stream:
+            values = [value for batch in stream for value in batch["value"].tolist()]
+        self.assertEqual(sorted(values), list(range(1000)))
+        self.assertNotEqual(values, list(range(1000)))
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "leave block_size out"):
+            stager.check(stager.range(4).shuffle(global_=True, exact=True, block_size=2).batch(2))
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "put repeat after this step"):
+            stager.check(stager.range(4).repeat(2).shuffle(global_=True).batch(2))
+
     def test_text_is_kept_as_it_is(self):
         text = 'é "quoted"\\ \n\t: {yes} # no \U0001f600'
         name = stager.apply(stager.range(1).batch(1).map(

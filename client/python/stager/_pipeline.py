@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import keyword
 import math
 import os
 import re
@@ -48,6 +49,11 @@ _POSITIONAL: Dict[str, Tuple[str, ...]] = {
 }
 
 
+def _key(name: str) -> str:
+    """global_ stands for global, which Python does not take as a name."""
+    return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
+
+
 def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict[str, Any]:
     names = _POSITIONAL.get(step, ())
     near = difflib.get_close_matches(step, _POSITIONAL, 1) if given and not names else []
@@ -60,7 +66,7 @@ def _arguments(step: str, given: Tuple[Any, ...], named: Dict[str, Any]) -> Dict
     for name in values:
         if name in named:
             raise TypeError(f"{step}(): {name} is given twice")
-    return {name: plain(value) for name, value in {**values, **named}.items() if value is not None}
+    return {_key(name): plain(value) for name, value in {**values, **named}.items() if value is not None}
 
 
 def _no_loop(what: str) -> TypeError:

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include <stdlib.h>
+
 #include "daemon/dataset/branches/mix.h"
 #include "daemon/dataset/step.h"
 
 struct concatenate {
     struct stg_iter iter;
     struct stg_iter *at; /* the input that is emitted; NULL: all are */
+    uint64_t *counts;    /* of each input's records; NULL: not counted */
+    bool is_sought;      /* an input may stand anywhere when its turn comes */
 };
+
+/* The next input's turn. */
+static int advance(struct concatenate *concatenate, struct stg_err *err)
+{
+    concatenate->at = concatenate->at->sibling;
+    if (concatenate->at == NULL || !concatenate->is_sought)
+        return 0;
+    return stg_iter_seek(concatenate->at, 0, err);
+}
 
 static int concatenate_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                             struct stg_err *err)
@@ -16,14 +29,18 @@ static int concatenate_next(struct stg_iter *iter, int64_t want, struct stg_bloc
         int rc = stg_iter_next(concatenate->at, want, ret, err);
         if (rc != 1)
             return rc;
-        concatenate->at = concatenate->at->sibling;
+        rc = advance(concatenate, err);
+        if (rc < 0)
+            return rc;
     }
     return 1;
 }
 
 static int concatenate_rewind(struct stg_iter *iter, struct stg_err *err)
 {
-    ((struct concatenate *)iter)->at = iter->input;
+    struct concatenate *concatenate = (struct concatenate *)iter;
+    concatenate->at = iter->input;
+    concatenate->is_sought = false;
     return stg_iter_rewind_inputs(iter, err);
 }
 
@@ -58,12 +75,65 @@ static bool concatenate_left(struct stg_iter *iter, uint64_t most, uint64_t *ret
     return true;
 }
 
+static size_t count_inputs(const struct stg_iter *iter)
+{
+    size_t n = 0;
+    for (const struct stg_iter *input = iter->input; input != NULL;
+         input = input->sibling)
+        n++;
+    return n;
+}
+
+static int concatenate_count(struct stg_iter *iter, struct stg_extent *ret,
+                             struct stg_err *err)
+{
+    struct concatenate *concatenate = (struct concatenate *)iter;
+    struct stg_iter *input = iter->input;
+    if (concatenate->counts == NULL)
+        concatenate->counts = calloc(count_inputs(iter), sizeof(uint64_t));
+    if (concatenate->counts == NULL)
+        return stg_step_err(iter->step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    *ret = (struct stg_extent){0};
+    for (size_t i = 0; input != NULL; i++, input = input->sibling) {
+        struct stg_extent extent;
+        int rc = stg_iter_count(input, &extent, err);
+        if (rc < 0)
+            return rc;
+        concatenate->counts[i] = extent.n;
+        ret->n = stg_count_add(ret->n, extent.n);
+        ret->bytes = stg_count_add(ret->bytes, extent.bytes);
+    }
+    return 0;
+}
+
+static int concatenate_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct concatenate *concatenate = (struct concatenate *)iter;
+    struct stg_iter *input = iter->input;
+    size_t i = 0;
+    for (; input->sibling != NULL && n >= concatenate->counts[i]; i++) {
+        n -= concatenate->counts[i];
+        input = input->sibling;
+    }
+    concatenate->at = input;
+    concatenate->is_sought = true;
+    return stg_iter_seek(input, n, err);
+}
+
+static void concatenate_destroy(struct stg_iter *iter)
+{
+    free(((struct concatenate *)iter)->counts);
+    free(iter);
+}
+
 static const struct stg_iter_impl concatenate_impl = {
     .next = concatenate_next,
     .rewind = concatenate_rewind,
-    .destroy = stg_iter_free,
+    .destroy = concatenate_destroy,
     .skip = concatenate_skip,
     .left = concatenate_left,
+    .count = concatenate_count,
+    .seek = concatenate_seek,
 };
 
 static int concatenate_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -79,5 +149,7 @@ static int concatenate_create(struct stg_dataset *dataset, const struct stg_step
     return 0;
 }
 
-const struct stg_transformation stg_concatenate = {
-    .name = "concatenate", .create = concatenate_create, .infer_many = stg_mix_infer};
+const struct stg_transformation stg_concatenate = {.name = "concatenate",
+                                                   .create = concatenate_create,
+                                                   .infer_many = stg_mix_infer,
+                                                   .is_indexable = true};

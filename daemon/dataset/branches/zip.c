@@ -248,12 +248,43 @@ static bool zip_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
+static int zip_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    struct stg_iter *input = iter->input;
+    int rc = stg_iter_count(input, ret, err);
+    for (input = input->sibling; rc == 0 && input != NULL; input = input->sibling) {
+        struct stg_extent extent;
+        rc = stg_iter_count(input, &extent, err);
+        if (rc < 0)
+            break;
+        uint64_t n = extent.n < ret->n ? extent.n : ret->n;
+        stg_extent_limit(&extent, n);
+        stg_extent_limit(ret, n);
+        ret->bytes = stg_count_add(ret->bytes, extent.bytes);
+    }
+    return rc;
+}
+
+static int zip_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct zip *zip = (struct zip *)iter;
+    int rc = 0;
+    forget(zip);
+    zip->ended = false;
+    for (struct stg_iter *input = iter->input; rc == 0 && input != NULL;
+         input = input->sibling)
+        rc = stg_iter_seek(input, n, err);
+    return rc;
+}
+
 static const struct stg_iter_impl zip_impl = {
     .next = zip_next,
     .rewind = zip_rewind,
     .destroy = zip_destroy,
     .skip = zip_skip,
     .left = zip_left,
+    .count = zip_count,
+    .seek = zip_seek,
 };
 
 static int zip_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -277,4 +308,4 @@ static int zip_create(struct stg_dataset *dataset, const struct stg_step *step,
 }
 
 const struct stg_transformation stg_zip = {
-    .name = "zip", .create = zip_create, .infer_many = zip_infer};
+    .name = "zip", .create = zip_create, .infer_many = zip_infer, .is_indexable = true};

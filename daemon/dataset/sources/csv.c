@@ -38,4 +38,5 @@ static int csv_create(struct stg_dataset *dataset, const struct stg_step *step,
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_csv = {"csv", csv_infer, csv_create};
+const struct stg_transformation stg_csv = {
+    .name = "csv", .infer = csv_infer, .create = csv_create, .is_indexable = true};

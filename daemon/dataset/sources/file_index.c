@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/sources/file_index.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static struct stg_index_key key_of(const struct stg_file_index *file)
 {
     return (struct stg_index_key){.url = file->url,
@@ -25,6 +28,55 @@ static void count_index(_Atomic uint64_t *n, struct stg_file_index *file, uint64
     atomic_fetch_add_explicit(&file->dataset->indexes.bytes, bytes, memory_order_relaxed);
 }
 
+/* ---- indexes of files that are not open ---- */
+
+static void forget_cached(struct stg_cached_index *cached)
+{
+    stg_index_close(cached->index);
+    free(cached->url);
+    *cached = (struct stg_cached_index){0};
+}
+
+static void put_cached(struct stg_file_index *file)
+{
+    struct stg_cached_index *cached =
+        &file->cached[file->n_cached++ % STG_FILE_INDEX_CACHED];
+    forget_cached(cached);
+    *cached = (struct stg_cached_index){.index = file->index,
+                                        .url = strdup(file->url),
+                                        .version = file->version,
+                                        .bytes = file->bytes};
+    file->index = NULL;
+    if (cached->url == NULL)
+        forget_cached(cached);
+}
+
+/* Takes the index of the file, if it is among those. */
+static bool take_cached(struct stg_file_index *file)
+{
+    for (unsigned i = 0; i < STG_FILE_INDEX_CACHED; i++) {
+        struct stg_cached_index *cached = &file->cached[i];
+        if (cached->index == NULL || cached->version != file->version ||
+            cached->bytes != file->bytes || strcmp(cached->url, file->url) != 0)
+            continue;
+        file->index = cached->index;
+        cached->index = NULL;
+        forget_cached(cached);
+        file->looked = true;
+        return true;
+    }
+    return false;
+}
+
+void stg_file_index_finish(struct stg_file_index *file)
+{
+    stg_file_index_drop(file);
+    for (unsigned i = 0; i < STG_FILE_INDEX_CACHED; i++)
+        forget_cached(&file->cached[i]);
+}
+
+/* ---- the file that is open ---- */
+
 void stg_file_index_begin(struct stg_file_index *file, struct stg_source *source,
                           const char *url)
 {
@@ -34,6 +86,8 @@ void stg_file_index_begin(struct stg_file_index *file, struct stg_source *source
         return;
     file->file = source;
     file->url = url;
+    if (take_cached(file))
+        return;
     struct stg_index_key key = key_of(file);
     struct stg_index *index;
     if (stg_index_open(&key, &index)) {
@@ -48,6 +102,8 @@ void stg_file_index_drop(struct stg_file_index *file)
 {
     stg_index_abandon(file->builder);
     file->builder = NULL;
+    if (file->caches && file->index != NULL && !stg_index_is_bad(file->index))
+        put_cached(file);
     stg_index_close(file->index);
     file->index = NULL;
     file->looked = false;

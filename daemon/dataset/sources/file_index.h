@@ -11,6 +11,16 @@
 #include "daemon/format/format.h"
 #include "daemon/index/index.h"
 
+/* Files whose index stays open for the next time that they are. */
+#define STG_FILE_INDEX_CACHED 8
+
+/* An index that was checked, of a file that is not open. */
+struct stg_cached_index {
+    struct stg_index *index; /* NULL: none */
+    char *url;
+    uint64_t version, bytes; /* of the file */
+};
+
 struct stg_file_index {
     struct stg_dataset *dataset; /* counts them; borrowed */
     const char *reader; /* struct stg_index_key.reader, or NULL: no indexes; borrowed */
@@ -24,6 +34,9 @@ struct stg_file_index {
     struct stg_index *index;           /* looked up for a jump; NULL: not found */
     uint64_t same_until;               /* no position up to this one has a better place */
     bool looked;                       /* for it */
+    bool caches;                       /* files are opened again and again */
+    struct stg_cached_index cached[STG_FILE_INDEX_CACHED];
+    unsigned n_cached; /* so far: the next one takes the place of the oldest */
 };
 
 /* Begins a file, before any byte of it is read. Both are borrowed until the end. */
@@ -31,6 +44,8 @@ void stg_file_index_begin(struct stg_file_index *file, struct stg_source *source
                           const char *url);
 /* Forgets the file. */
 void stg_file_index_drop(struct stg_file_index *file);
+/* Also forgets all cached indexes. */
+void stg_file_index_finish(struct stg_file_index *file);
 
 /* Counts what the format returned: records, or a bad one. */
 void stg_file_index_count(struct stg_file_index *file, const struct stg_records *records,

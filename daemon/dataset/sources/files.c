@@ -415,12 +415,26 @@ static int files_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
+static int files_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    *ret = (struct stg_extent){.n = ((struct files *)iter)->n};
+    return 0;
+}
+
+static int files_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    ((struct files *)iter)->at = (uint32_t)n;
+    return 0;
+}
+
 static const struct stg_iter_impl files_impl = {
     .next = files_next,
     .rewind = files_rewind,
     .destroy = files_destroy,
     .skip = files_skip,
     .left = files_left,
+    .count = files_count,
+    .seek = files_seek,
 };
 
 static int files_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -450,4 +464,5 @@ fail:
     return rc;
 }
 
-const struct stg_transformation stg_files = {"files", files_infer, files_create};
+const struct stg_transformation stg_files = {
+    .name = "files", .infer = files_infer, .create = files_create, .is_indexable = true};

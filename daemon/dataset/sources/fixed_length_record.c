@@ -57,5 +57,7 @@ static int fixed_length_create(struct stg_dataset *dataset, const struct stg_ste
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_fixed_length_record = {
-    "fixed_length_record", fixed_length_infer, fixed_length_create};
+const struct stg_transformation stg_fixed_length_record = {.name = "fixed_length_record",
+                                                           .infer = fixed_length_infer,
+                                                           .create = fixed_length_create,
+                                                           .is_indexable = true};

@@ -15,5 +15,7 @@ static int jsonl_create(struct stg_dataset *dataset, const struct stg_step *step
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_jsonl = {"jsonl", stg_reader_infer_record,
-                                             jsonl_create};
+const struct stg_transformation stg_jsonl = {.name = "jsonl",
+                                             .infer = stg_reader_infer_record,
+                                             .create = jsonl_create,
+                                             .is_indexable = true};

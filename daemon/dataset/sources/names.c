@@ -106,6 +106,14 @@ int stg_names_next(struct stg_names *names, struct stg_name *ret,
     return 0;
 }
 
+void stg_names_drop(struct stg_names *names)
+{
+    stg_block_unref(at(names, 0)->error);
+    free(at(names, 0)->url);
+    names->first = (names->first + 1) % names->size;
+    names->n--;
+}
+
 void stg_names_clear(struct stg_names *names)
 {
     if (names->ahead != NULL)

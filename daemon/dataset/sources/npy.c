@@ -59,4 +59,5 @@ static int npy_create(struct stg_dataset *dataset, const struct stg_step *step,
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_npy = {"npy", npy_infer, npy_create};
+const struct stg_transformation stg_npy = {
+    .name = "npy", .infer = npy_infer, .create = npy_create, .is_indexable = true};

@@ -97,12 +97,26 @@ static int range_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
+static int range_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    *ret = (struct stg_extent){.n = ((struct range *)iter)->n};
+    return 0;
+}
+
+static int range_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    ((struct range *)iter)->at = n;
+    return 0;
+}
+
 static const struct stg_iter_impl range_impl = {
     .next = range_next,
     .rewind = range_rewind,
     .destroy = stg_iter_free,
     .skip = range_skip,
     .left = range_left,
+    .count = range_count,
+    .seek = range_seek,
 };
 
 static int range_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -120,4 +134,5 @@ static int range_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
-const struct stg_transformation stg_range = {"range", range_infer, range_create};
+const struct stg_transformation stg_range = {
+    .name = "range", .infer = range_infer, .create = range_create, .is_indexable = true};

@@ -25,5 +25,7 @@ static int read_file_create(struct stg_dataset *dataset, const struct stg_step *
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_read_file = {"read_file", read_file_infer,
-                                                 read_file_create};
+const struct stg_transformation stg_read_file = {.name = "read_file",
+                                                 .infer = read_file_infer,
+                                                 .create = read_file_create,
+                                                 .is_indexable = true};

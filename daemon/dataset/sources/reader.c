@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/sources/reader.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,15 @@
 #define NUMBER_DIGITS 20
 
 #define UNKNOWN UINT64_MAX
+
+/* A file in which each seek begins at its start, and that is so many times as large as
+ * the smallest with an index, is not read in any order. */
+#define MAX_FROM_START 4
+
+struct file_count {
+    uint64_t n; /* records and errors; UNKNOWN */
+    uint64_t bytes;
+};
 
 /* Records in a row of one file. */
 struct run {
@@ -29,16 +39,21 @@ struct reader {
     void *format_reader;
     struct stg_names names;
     struct stg_source *source; /* the open file, or NULL */
-    char *path;                /* its url */
-    char shown[512];           /* of a url for texts, where it is not path itself */
-    uint32_t file;             /* its index */
-    uint64_t epoch;            /* of its name */
-    char *description;         /* of how it is read, for its index; or NULL */
+    bool is_compressed;
+    char *path;        /* its url */
+    char shown[512];   /* of a url for texts, where it is not path itself */
+    uint32_t file;     /* its index */
+    uint64_t epoch;    /* of its name */
+    char *description; /* of how it is read, for its index; or NULL */
     struct stg_file_index index;
-    /* Of each file of the dataset: how many records and errors it has, or UNKNOWN; NULL:
-     * nothing was counted. And what reads files that are counted; NULL: none was. */
-    uint64_t *counts;
+    /* Of each file of the dataset; NULL: nothing was counted. And what reads files that
+     * are counted; NULL: none was. */
+    struct file_count *counts;
     struct reader *counter;
+    /* Of the files of this iteration, in turn: the number of records up to the end of
+     * each. And how many of the files were begun. */
+    uint64_t *ends;
+    uint64_t n_ends, ends_size, n_begun;
 
     /* The block that is being made; all of one chunk and one epoch. */
     int64_t *begin, *end; /* offsets_size each, n_parts a record */
@@ -93,6 +108,7 @@ static int decompress(struct reader *reader, struct stg_err *err)
                                            .stopped = reader->iter.dataset->env.stopped};
     struct stg_source *plain = reader->source;
     int rc = stg_decompress_open(&config, &reader->source, err);
+    reader->is_compressed = rc == 0 && reader->source != plain;
     if (rc == 0 && reader->source != plain && reader->is_alone)
         rc = stg_pump_open(config.quota, config.path, &reader->source, err);
     if (rc < 0) {
@@ -168,6 +184,7 @@ static int next_file(struct reader *reader, struct stg_err *err)
         rc = stg_names_next(&reader->names, &name, &reader->source, err);
     if (rc != 0)
         return rc;
+    reader->n_begun++;
     if (name.error != NULL) {
         reader->error = name.error;
         return 2;
@@ -605,68 +622,113 @@ static struct reader *counter_of(struct reader *reader)
     return counter;
 }
 
-/* Reads the file, which has no index; a large one has one after that. */
-static bool count_by_reading(struct reader *reader, const struct stg_name *name,
-                             uint64_t *ret)
+/* Returns whether the file has the error whenever it is read; if not, sets err to it. */
+static bool is_of_data(const struct stg_err *error, struct stg_err *err)
 {
-    struct reader *counter = counter_of(reader);
-    struct stg_err ignored;
-    if (counter == NULL)
-        return false;
-    free(counter->path);
-    counter->path = strdup(name->url);
-    int rc = counter->path != NULL ? open_path(counter, &ignored) : -1;
-    while (rc == 0 && counter->source != NULL) {
-        rc = stg_iter_stopped(&reader->iter, &ignored);
-        if (rc == 0)
-            rc = drop_some(counter, UINT64_MAX, &ignored);
-    }
-    bool ok = rc == 0 && counter->error == NULL;
-    close_file(counter);
-    stg_block_unref(counter->error);
-    counter->error = NULL;
-    *ret = counter->index.so_far.n_positions;
-    return ok;
+    if (error->code != -STAGER_RESOURCE_EXHAUSTED && error->code != -STAGER_CANCELLED)
+        return true;
+    if (err != NULL)
+        *err = *error;
+    return false;
 }
 
-static bool count_by_index(const struct reader *reader, const struct stg_name *name,
-                           uint64_t *ret)
+/* Reads the file, which has no index; a large one has one after that. An error that costs
+ * its rest is its last record. */
+static int count_by_reading(struct reader *reader, const struct stg_name *name,
+                            uint64_t *ret, struct stg_err *err)
+{
+    struct reader *counter = counter_of(reader);
+    if (counter == NULL)
+        return out_of_memory(reader, err);
+    free(counter->path);
+    counter->path = strdup(name->url);
+    int rc = counter->path != NULL ? open_path(counter, err) : out_of_memory(reader, err);
+    while (rc == 0 && counter->source != NULL) {
+        rc = stg_iter_stopped(&reader->iter, err);
+        if (rc == 0)
+            rc = drop_some(counter, UINT64_MAX, err);
+    }
+    close_file(counter);
+    *ret = counter->index.so_far.n_positions + (counter->error != NULL);
+    if (rc == 0 && counter->error != NULL && !is_of_data(&counter->error->error, err))
+        rc = counter->error->error.code;
+    stg_block_unref(counter->error);
+    counter->error = NULL;
+    return rc;
+}
+
+static int count_unless_ignored(struct reader *reader, const struct stg_name *name,
+                                struct file_count *ret, struct stg_err *err)
 {
     const struct stg_storage *storage;
     struct stg_source *source;
     const char *path;
-    struct stg_err ignored;
-    if (stg_storage_find(name->url, &storage, &path, &ignored) < 0 ||
-        storage->open(path, &reader->iter.dataset->identity, &source, &ignored) < 0)
-        return false;
-    bool ok = stg_file_index_known(&reader->index, source, name->url, ret);
+    int rc = stg_storage_find(name->url, &storage, &path, err);
+    if (rc == 0)
+        rc = storage->open(path, &reader->iter.dataset->identity, &source, err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    if (storage->size(source, &ret->bytes, NULL) < 0)
+        ret->bytes = 0;
+    bool is_known = stg_file_index_known(&reader->index, source, name->url, &ret->n);
     storage->close(source);
-    return ok;
+    return is_known ? 0 : count_by_reading(reader, name, &ret->n, err);
 }
 
-static uint64_t *count_at(struct reader *reader, uint32_t file)
+/* A file that cannot be opened has one record, its error, where that is ignored. */
+static int count_anew(struct reader *reader, const struct stg_name *name,
+                      struct file_count *ret, struct stg_err *err)
 {
-    uint32_t n = reader->iter.dataset->n_files;
-    if (reader->counts == NULL && n > 0) {
-        reader->counts = malloc(n * sizeof(*reader->counts));
-        for (uint32_t i = 0; reader->counts != NULL && i < n; i++)
-            reader->counts[i] = UNKNOWN;
+    struct file_count count = {0};
+    struct stg_err why = {0};
+    int rc = count_unless_ignored(reader, name, &count, &why);
+    if (rc < 0 && is_ignored(reader, rc))
+        count = (struct file_count){.n = 1};
+    else if (rc < 0 && err != NULL)
+        *err = why;
+    if (rc < 0 && !is_ignored(reader, rc))
+        return rc;
+    *ret = count;
+    return 0;
+}
+
+/* All of the dataset's. */
+static int create_counts(struct reader *reader, struct stg_err *err)
+{
+    struct stg_dataset *dataset = reader->iter.dataset;
+    uint64_t bytes = dataset->n_files * sizeof(*reader->counts);
+    if (reader->counts != NULL)
+        return 0;
+    int rc = stg_quota_take(dataset->quota, bytes, "the sizes of the files", err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    reader->counts = malloc(bytes + 1);
+    if (reader->counts == NULL) {
+        stg_quota_give(dataset->quota, bytes);
+        return out_of_memory(reader, err);
     }
-    return reader->counts != NULL && file < n ? &reader->counts[file] : NULL;
+    for (uint32_t i = 0; i < dataset->n_files; i++)
+        reader->counts[i].n = UNKNOWN;
+    return 0;
 }
 
-/* How many records a file has that is not open yet. */
-static bool count_file(struct reader *reader, const struct stg_name *name, uint64_t *ret)
+/* What a file has that is not open yet. */
+static int count_file(struct reader *reader, const struct stg_name *name,
+                      struct file_count *ret, struct stg_err *err)
 {
-    uint64_t *count = name->error == NULL ? count_at(reader, name->file) : NULL;
-    if (count == NULL)
-        return false;
-    bool ok = *count != UNKNOWN || count_by_index(reader, name, count) ||
-              count_by_reading(reader, name, count);
-    if (!ok)
-        *count = UNKNOWN;
+    *ret = (struct file_count){.n = 1};
+    if (name->error != NULL)
+        return 0;
+    int rc = create_counts(reader, err);
+    if (rc < 0)
+        return rc;
+    if (name->file >= reader->iter.dataset->n_files)
+        return count_anew(reader, name, ret, err);
+    struct file_count *count = &reader->counts[name->file];
+    if (count->n == UNKNOWN)
+        rc = count_anew(reader, name, count, err);
     *ret = *count;
-    return ok;
+    return rc;
 }
 
 /* Of the open file. Its index has to be there. */
@@ -686,15 +748,16 @@ static bool reader_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     struct reader *reader = (struct reader *)iter;
     struct stg_names *names = &reader->names;
-    uint64_t n;
+    struct file_count count;
     if (reader->error != NULL || reader->failed < 0 || !count_rest(reader, ret))
         return false;
     for (size_t i = 0; *ret < most; i++) {
         if (stg_names_pull(names, i + 1) == i)
             return names->ended == 1;
-        if (!count_file(reader, stg_names_at(names, i), &n))
+        const struct stg_name *name = stg_names_at(names, i);
+        if (name->error != NULL || count_file(reader, name, &count, NULL) < 0)
             return false;
-        *ret += n;
+        *ret += count.n;
     }
     return true;
 }
@@ -705,8 +768,9 @@ static uint64_t skip_file(struct reader *reader, uint64_t n)
     if (reader->counts == NULL || stg_names_pull(&reader->names, 1) == 0)
         return 0;
     const struct stg_name *name = stg_names_at(&reader->names, 0);
-    const uint64_t *count = name->error == NULL ? count_at(reader, name->file) : NULL;
-    if (count == NULL || *count > n)
+    bool is_counted = name->error == NULL && name->file < reader->iter.dataset->n_files;
+    uint64_t n_file = is_counted ? reader->counts[name->file].n : UNKNOWN;
+    if (n_file == UNKNOWN || n_file > n)
         return 0;
     struct stg_name dropped;
     struct stg_source *source;
@@ -714,7 +778,7 @@ static uint64_t skip_file(struct reader *reader, uint64_t n)
     if (source != NULL)
         source->storage->close(source);
     free(dropped.url);
-    return *count;
+    return n_file;
 }
 
 static int reader_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret_skipped,
@@ -762,6 +826,163 @@ static int reader_rewind(struct stg_iter *iter, struct stg_err *err)
     return iter->input->impl->rewind(iter->input, err);
 }
 
+/* ---- any order ---- */
+
+static uint64_t end_of(const struct reader *reader, uint64_t file)
+{
+    return file > 0 ? reader->ends[file - 1] : 0;
+}
+
+/* What lies behind a block is not what is needed next: nothing is read or opened ahead.
+ */
+static int stop_reading_ahead(struct reader *reader, struct stg_err *err)
+{
+    reader->index.caches = true;
+    reader->names.ahead = NULL;
+    if (reader->config.config.ahead == NULL)
+        return 0;
+    reader->config.config.ahead = NULL;
+    reader->config.format->destroy(reader->format_reader);
+    reader->format_reader = NULL;
+    int rc =
+        reader->config.format->create(&reader->config.config, &reader->format_reader);
+    return rc < 0 ? out_of_memory(reader, err) : 0;
+}
+
+static int grow_ends(struct reader *reader, uint64_t n, struct stg_err *err)
+{
+    struct stg_quota *quota = reader->iter.dataset->quota;
+    if (n <= reader->ends_size)
+        return 0;
+    uint64_t more = (n - reader->ends_size) * sizeof(uint64_t);
+    int rc = stg_quota_take(quota, more, "the numbers of the files", err);
+    if (rc < 0)
+        return stg_step_prefix(reader->iter.step, rc, err);
+    uint64_t *ends = realloc(reader->ends, n * sizeof(*ends));
+    if (ends == NULL) {
+        stg_quota_give(quota, more);
+        return out_of_memory(reader, err);
+    }
+    reader->ends = ends;
+    reader->ends_size = n;
+    return 0;
+}
+
+/* Counts the next file. */
+static int add_file(struct reader *reader, struct stg_extent *extent, struct stg_err *err)
+{
+    struct file_count count;
+    int rc = stg_iter_stopped(&reader->iter, err);
+    if (rc < 0)
+        return rc;
+    if (stg_names_pull(&reader->names, 1) == 0) {
+        if (reader->names.ended < 0 && err != NULL)
+            *err = reader->names.failure;
+        return reader->names.ended;
+    }
+    rc = count_file(reader, stg_names_at(&reader->names, 0), &count, err);
+    stg_names_drop(&reader->names);
+    if (rc < 0)
+        return rc;
+    extent->n = stg_count_add(extent->n, count.n);
+    extent->bytes = stg_count_add(extent->bytes, count.bytes);
+    reader->ends[reader->n_ends++] = extent->n;
+    return 0;
+}
+
+static int reader_count(struct stg_iter *iter, struct stg_extent *ret,
+                        struct stg_err *err)
+{
+    struct reader *reader = (struct reader *)iter;
+    struct stg_extent files;
+    forget(reader);
+    int rc = stop_reading_ahead(reader, err);
+    if (rc == 0)
+        rc = stg_iter_count(iter->input, &files, err);
+    if (rc == 0)
+        rc = grow_ends(reader, files.n, err);
+    if (rc == 0 && files.n > 0)
+        rc = stg_iter_seek(iter->input, 0, err);
+    *ret = (struct stg_extent){0};
+    reader->n_ends = 0;
+    while (rc == 0 && reader->n_ends < files.n)
+        rc = add_file(reader, ret, err);
+    stg_names_clear(&reader->names);
+    reader->n_begun = UNKNOWN;
+    return rc < 0 ? rc : 0;
+}
+
+/* Returns the first file that ends behind record n. */
+static uint64_t find_file(const struct reader *reader, uint64_t n)
+{
+    uint64_t low = 0, high = reader->n_ends;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (reader->ends[middle] <= n)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Begins that file, unless it is open, and stands at record n of it or before. */
+static int go_to_file(struct reader *reader, uint64_t file, uint64_t n,
+                      struct stg_err *err)
+{
+    if (reader->source != NULL && reader->error == NULL && reader->n_begun == file + 1 &&
+        reader->index.so_far.n_positions <= n)
+        return 0;
+    forget(reader);
+    int rc = stg_iter_seek(reader->iter.input, file, err);
+    if (rc < 0)
+        return rc;
+    reader->n_begun = file;
+    rc = next_file(reader, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* Refuses a large file in which each seek would begin at its start. */
+static int check_seekable(struct reader *reader, struct stg_err *err)
+{
+    const struct stg_dataset *dataset = reader->iter.dataset;
+    uint64_t bytes =
+        reader->file < dataset->n_files ? reader->counts[reader->file].bytes : 0;
+    if (bytes < MAX_FROM_START * stg_index_min_bytes())
+        return 0;
+    bool has_places = reader->config.format->skip != NULL ||
+                      stg_file_index_find(&reader->index) != NULL;
+    if (has_places && !reader->is_compressed)
+        return 0;
+    return stg_step_err(
+        reader->iter.step, -STAGER_INVALID_ARGUMENT, err,
+        "%s %s, and has %" PRIu64
+        " bytes: in another order it is read from its start again and "
+        "again; %s, or use a buffer_size without global",
+        shown(reader),
+        reader->is_compressed ? "is compressed" : "has no record index (see the log)",
+        bytes,
+        reader->is_compressed ? "decompress it" : "raise index_size of stagerd.yaml");
+}
+
+static int reader_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct reader *reader = (struct reader *)iter;
+    uint64_t file = find_file(reader, n), skipped = 0;
+    uint64_t rest = n - end_of(reader, file);
+    if (reader->failed < 0)
+        return emit(reader, NULL, err);
+    int rc = go_to_file(reader, file, rest, err);
+    if (rc < 0 || reader->source == NULL)
+        return rc;
+    rc = check_seekable(reader, err);
+    if (rc < 0)
+        return rc;
+    return skip_in_file(reader, rest - reader->index.so_far.n_positions, &skipped, err);
+}
+
+/* ---- the end ---- */
+
 static void destroy_counter(struct reader *reader)
 {
     struct reader *counter = reader->counter;
@@ -787,7 +1008,13 @@ static void reader_destroy(struct stg_iter *iter)
     free(reader->path);
     free(reader->description);
     destroy_counter(reader);
+    stg_file_index_finish(&reader->index);
+    if (reader->counts != NULL)
+        stg_quota_give(iter->dataset->quota,
+                       iter->dataset->n_files * sizeof(*reader->counts));
     free(reader->counts);
+    stg_quota_give(iter->dataset->quota, reader->ends_size * sizeof(*reader->ends));
+    free(reader->ends);
     free(reader);
 }
 
@@ -795,7 +1022,9 @@ static const struct stg_iter_impl reader_impl = {.next = reader_next,
                                                  .rewind = reader_rewind,
                                                  .destroy = reader_destroy,
                                                  .skip = reader_skip,
-                                                 .left = reader_left};
+                                                 .left = reader_left,
+                                                 .count = reader_count,
+                                                 .seek = reader_seek};
 
 /* Without memory for it, the reader has no indexes. */
 static void describe(struct reader *reader)

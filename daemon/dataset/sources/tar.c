@@ -118,4 +118,5 @@ static int tar_create(struct stg_dataset *dataset, const struct stg_step *step,
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_tar = {"tar", tar_infer, tar_create};
+const struct stg_transformation stg_tar = {
+    .name = "tar", .infer = tar_infer, .create = tar_create, .is_indexable = true};

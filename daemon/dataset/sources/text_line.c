@@ -41,5 +41,7 @@ static int text_line_create(struct stg_dataset *dataset, const struct stg_step *
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_text_line = {"text_line", text_line_infer,
-                                                 text_line_create};
+const struct stg_transformation stg_text_line = {.name = "text_line",
+                                                 .infer = text_line_infer,
+                                                 .create = text_line_create,
+                                                 .is_indexable = true};

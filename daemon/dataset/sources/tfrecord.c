@@ -11,5 +11,7 @@ static int tfrecord_create(struct stg_dataset *dataset, const struct stg_step *s
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 
-const struct stg_transformation stg_tfrecord = {"tfrecord", stg_reader_infer_record,
-                                                tfrecord_create};
+const struct stg_transformation stg_tfrecord = {.name = "tfrecord",
+                                                .infer = stg_reader_infer_record,
+                                                .create = tfrecord_create,
+                                                .is_indexable = true};

@@ -98,12 +98,26 @@ static bool enumerate_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return stg_iter_left(iter->input, most, ret);
 }
 
+static int enumerate_count(struct stg_iter *iter, struct stg_extent *ret,
+                           struct stg_err *err)
+{
+    return stg_iter_count(iter->input, ret, err);
+}
+
+static int enumerate_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    ((struct enumerate *)iter)->at = n;
+    return stg_iter_seek(iter->input, n, err);
+}
+
 static const struct stg_iter_impl enumerate_impl = {
     .next = enumerate_next,
     .rewind = enumerate_rewind,
     .destroy = stg_iter_free,
     .skip = enumerate_skip,
     .left = enumerate_left,
+    .count = enumerate_count,
+    .seek = enumerate_seek,
     .is_one_to_one = true,
 };
 
@@ -120,5 +134,7 @@ static int enumerate_create(struct stg_dataset *dataset, const struct stg_step *
     return 0;
 }
 
-const struct stg_transformation stg_enumerate = {"enumerate", enumerate_infer,
-                                                 enumerate_create};
+const struct stg_transformation stg_enumerate = {.name = "enumerate",
+                                                 .infer = enumerate_infer,
+                                                 .create = enumerate_create,
+                                                 .is_indexable = true};

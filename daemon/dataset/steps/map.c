@@ -51,7 +51,7 @@ struct map {
     unsigned n_runs, n_active;          /* the first so many of them work */
     struct stg_parallelism parallelism; /* auto */
     struct stg_task_pool *pool;         /* NULL: the thread that pulls does the jobs */
-    bool deterministic;
+    bool deterministic, is_sought;
     int64_t batch_size;        /* of the batch that follows; 0: none does */
     int64_t want;              /* the most that was asked for */
     struct stg_block *waiting; /* pulled, and there was no room for its results */
@@ -256,18 +256,45 @@ static int start_group(struct map *map, struct stg_err *err)
     return 0;
 }
 
+static uint64_t records_of(const struct stg_block *block)
+{
+    return block->error.code != 0 ? 1 : (uint64_t)block->n_records;
+}
+
+/* Returns how many records and errors are pulled and not emitted. */
+static uint64_t count_held(const struct map *map)
+{
+    uint64_t n = stg_pieces_count(&map->made);
+    for (const struct group *group = map->first; group != NULL; group = group->next)
+        n += records_of(group->call.input);
+    return n + (map->waiting != NULL ? records_of(map->waiting) : 0);
+}
+
+/* Returns how many records to pull now. What follows in the input is of no use after a
+ * seek. */
+static int64_t pull_records(const struct map *map, int64_t asked)
+{
+    int64_t n = group_records(map, asked), held;
+    if (!map->is_sought)
+        return n;
+    held = (int64_t)count_held(map);
+    return n < asked - held ? n : asked > held ? asked - held : 0;
+}
+
 /* Pulls until there is enough to do. The end, and a failure, wait behind what is made. */
 static int fill(struct map *map, int64_t asked, struct stg_err *err)
 {
     struct stg_iter *input = map->iter.input;
     unsigned enough = map->pool != NULL ? 2 * map->n_active : 1;
     while (map->ended == 0 && map->n_jobs < enough) {
+        int64_t n = pull_records(map, asked);
+        if (map->waiting == NULL && n == 0)
+            return 0;
         int rc = stg_iter_stopped(&map->iter, err);
         if (rc < 0)
             return rc;
         if (map->waiting == NULL)
-            rc = stg_iter_next(input, group_records(map, asked), &map->waiting,
-                               &map->failure);
+            rc = stg_iter_next(input, n, &map->waiting, &map->failure);
         if (rc != 0) {
             map->ended = rc;
             return 0;
@@ -443,20 +470,6 @@ static void map_destroy(struct stg_iter *iter)
 
 /* ---- moving forward ---- */
 
-static uint64_t records_of(const struct stg_block *block)
-{
-    return block->error.code != 0 ? 1 : (uint64_t)block->n_records;
-}
-
-/* Returns how many records and errors are pulled and not emitted. */
-static uint64_t count_held(const struct map *map)
-{
-    uint64_t n = stg_pieces_count(&map->made);
-    for (const struct group *group = map->first; group != NULL; group = group->next)
-        n += records_of(group->call.input);
-    return n + (map->waiting != NULL ? records_of(map->waiting) : 0);
-}
-
 /* The function is not called for what is skipped. */
 static int map_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
 {
@@ -484,12 +497,35 @@ static bool map_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return map->ended >= 0;
 }
 
+static int map_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    return stg_iter_count(iter->input, ret, err);
+}
+
+/* Results have the order of the input from then on, as records have numbers. */
+static int map_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct map *map = (struct map *)iter;
+    if (map->ended < 0) {
+        if (err != NULL)
+            *err = map->failure;
+        return map->ended;
+    }
+    clear(map);
+    map->deterministic = map->is_sought = true;
+    map->index = n;
+    map->ended = 0;
+    return stg_iter_seek(iter->input, n, err);
+}
+
 static const struct stg_iter_impl map_impl = {
     .next = map_next,
     .rewind = map_rewind,
     .destroy = map_destroy,
     .skip = map_skip,
     .left = map_left,
+    .count = map_count,
+    .seek = map_seek,
     .is_one_to_one = true,
 };
 
@@ -553,4 +589,5 @@ static int map_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_map = {"map", map_infer, map_create};
+const struct stg_transformation stg_map = {
+    .name = "map", .infer = map_infer, .create = map_create, .is_indexable = true};

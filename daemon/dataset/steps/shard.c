@@ -9,6 +9,7 @@ struct shard {
     int64_t num_shards, index;
     int64_t at;     /* position of the next record, modulo num_shards */
     int64_t *picks; /* room for STG_BLOCK_MAX_RECORDS */
+    bool is_sought; /* an error has the number of a record, and a shard */
 };
 
 static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
@@ -53,6 +54,16 @@ static int64_t ask_for(const struct shard *shard, int64_t want)
     return n;
 }
 
+/* Returns whether the error that comes next is of another shard, and counts it. */
+static bool is_of_another(struct shard *shard)
+{
+    if (!shard->is_sought)
+        return false;
+    bool ret = shard->at != shard->index;
+    shard->at = (shard->at + 1) % shard->num_shards;
+    return ret;
+}
+
 static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                       struct stg_err *err)
 {
@@ -62,6 +73,10 @@ static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **re
         int rc = stg_iter_next(iter->input, ask_for(shard, want), &block, err);
         if (rc != 0)
             return rc;
+        if (block->error.code != 0 && is_of_another(shard)) {
+            stg_block_unref(block);
+            continue;
+        }
         int64_t n = find_picks(shard, block->n_records);
         if (block->error.code != 0 || (n > 0 && n == block->n_records)) {
             *ret = block;
@@ -80,6 +95,7 @@ static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **re
 static int shard_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     ((struct shard *)iter)->at = 0;
+    ((struct shard *)iter)->is_sought = false;
     return iter->input->impl->rewind(iter->input, err);
 }
 
@@ -133,12 +149,35 @@ static bool shard_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
+/* All records are read for those of one shard. */
+static int shard_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    const struct shard *shard = (struct shard *)iter;
+    uint64_t index = (uint64_t)shard->index;
+    int rc = stg_iter_count(iter->input, ret, err);
+    if (rc == 0)
+        ret->n =
+            ret->n > index ? (ret->n - index - 1) / (uint64_t)shard->num_shards + 1 : 0;
+    return rc;
+}
+
+static int shard_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct shard *shard = (struct shard *)iter;
+    shard->at = shard->index;
+    shard->is_sought = true;
+    return stg_iter_seek(iter->input,
+                         (uint64_t)shard->index + n * (uint64_t)shard->num_shards, err);
+}
+
 static const struct stg_iter_impl shard_impl = {
     .next = shard_next,
     .rewind = shard_rewind,
     .destroy = shard_destroy,
     .skip = shard_skip,
     .left = shard_left,
+    .count = shard_count,
+    .seek = shard_seek,
 };
 
 static int shard_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -160,4 +199,5 @@ static int shard_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
-const struct stg_transformation stg_shard = {"shard", shard_infer, shard_create};
+const struct stg_transformation stg_shard = {
+    .name = "shard", .infer = shard_infer, .create = shard_create, .is_indexable = true};

@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "daemon/dataset/record.h"
+#include "daemon/dataset/steps/global_shuffle.h"
 #include "daemon/dataset/steps/shuffle_order.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once */
@@ -62,12 +63,22 @@ static int shuffle_infer(const struct stg_step *step, const struct stg_schema *i
     int rc = stg_step_needs_input(step, in, err);
     if (rc < 0)
         return rc;
+    if (stg_global_shuffle_is(step))
+        rc = stg_global_shuffle_check(step, err);
+    else
+        rc = stg_global_shuffle_refuse(step, err);
+    if (rc < 0)
+        return rc;
     int64_t size = stg_step_int(step, "buffer_size", 0);
-    if (size < 1)
+    if (stg_global_shuffle_is(step) || size >= 1) {
+        *ret = *in;
+        return 0;
+    }
+    if (stg_attr_find(step->attrs, step->n_attrs, "buffer_size") == NULL)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "buffer_size is %lld; it must be 1 or more", (long long)size);
-    *ret = *in;
-    return 0;
+                            "buffer_size is missing: add it, or global: true");
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "buffer_size is %lld; it must be 1 or more", (long long)size);
 }
 
 static struct epoch *current(struct shuffle *shuffle)
@@ -821,6 +832,8 @@ static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *st
                           const struct stg_schema *schema, struct stg_iter *input,
                           struct stg_iter **ret, struct stg_err *err)
 {
+    if (stg_global_shuffle_is(step))
+        return stg_global_shuffle_create(dataset, step, schema, input, ret, err);
     struct shuffle *shuffle = stg_iter_create(sizeof(*shuffle), &shuffle_impl, dataset,
                                               step, schema, input, err);
     if (shuffle == NULL)
@@ -836,34 +849,7 @@ static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *st
     return 0;
 }
 
-const struct stg_transformation stg_shuffle = {"shuffle", shuffle_infer, shuffle_create};
-
-/* ---- shuffle_and_repeat: the two as one ---- */
-
-static int fused_infer(const struct stg_step *step, const struct stg_schema *in,
-                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
-{
-    int rc = shuffle_infer(step, in, bump, ret, err);
-    int64_t count = stg_step_int(step, "count", -1);
-    if (rc == 0 && (count < -1 || count == 0))
-        return stg_step_err(
-            step, -STAGER_INVALID_ARGUMENT, err,
-            "count is %lld; it must be 1 or more, or -1 to repeat forever",
-            (long long)count);
-    return rc;
-}
-
-static int fused_create(struct stg_dataset *dataset, const struct stg_step *step,
-                        const struct stg_schema *schema, struct stg_iter *input,
-                        struct stg_iter **ret, struct stg_err *err)
-{
-    int rc = shuffle_create(dataset, step, schema, input, ret, err);
-    if (rc < 0)
-        return rc;
-    int64_t count = stg_step_int(step, "count", -1);
-    stg_shuffle_fuse(*ret, count < 0 ? UINT64_MAX : (uint64_t)count);
-    return 0;
-}
-
-const struct stg_transformation stg_shuffle_and_repeat = {"shuffle_and_repeat",
-                                                          fused_infer, fused_create};
+const struct stg_transformation stg_shuffle = {.name = "shuffle",
+                                               .infer = shuffle_infer,
+                                               .create = shuffle_create,
+                                               .needs_index = stg_global_shuffle_is};

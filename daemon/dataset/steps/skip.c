@@ -91,12 +91,31 @@ static bool skip_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
+static int skip_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    const struct skip *skip = (struct skip *)iter;
+    uint64_t head = skip->count < 0 ? UINT64_MAX : (uint64_t)skip->count;
+    int rc = stg_iter_count(iter->input, ret, err);
+    if (rc == 0)
+        stg_extent_limit(ret, ret->n > head ? ret->n - head : 0);
+    return rc;
+}
+
+static int skip_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct skip *skip = (struct skip *)iter;
+    skip->skipped = skip->count;
+    return stg_iter_seek(iter->input, (uint64_t)skip->count + n, err);
+}
+
 static const struct stg_iter_impl skip_impl = {
     .next = skip_next,
     .rewind = skip_rewind,
     .destroy = stg_iter_free,
     .skip = skip_skip,
     .left = skip_left,
+    .count = skip_count,
+    .seek = skip_seek,
 };
 
 static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -112,4 +131,7 @@ static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_skip = {"skip", stg_step_infer_count, skip_create};
+const struct stg_transformation stg_skip = {.name = "skip",
+                                            .infer = stg_step_infer_count,
+                                            .create = skip_create,
+                                            .is_indexable = true};

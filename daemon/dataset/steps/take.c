@@ -55,12 +55,29 @@ static bool take_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
+static int take_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_err *err)
+{
+    const struct take *take = (struct take *)iter;
+    int rc = stg_iter_count(iter->input, ret, err);
+    if (rc == 0 && take->count >= 0)
+        stg_extent_limit(ret, (uint64_t)take->count);
+    return rc;
+}
+
+static int take_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    ((struct take *)iter)->taken = (int64_t)n;
+    return stg_iter_seek(iter->input, n, err);
+}
+
 static const struct stg_iter_impl take_impl = {
     .next = take_next,
     .rewind = take_rewind,
     .destroy = stg_iter_free,
     .skip = take_skip,
     .left = take_left,
+    .count = take_count,
+    .seek = take_seek,
 };
 
 static int take_create(struct stg_dataset *dataset, const struct stg_step *step,
@@ -76,4 +93,7 @@ static int take_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_take = {"take", stg_step_infer_count, take_create};
+const struct stg_transformation stg_take = {.name = "take",
+                                            .infer = stg_step_infer_count,
+                                            .create = take_create,
+                                            .is_indexable = true};

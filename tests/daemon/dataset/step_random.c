@@ -145,6 +145,24 @@ static void draw_merge(struct draw *draw)
     draw->is_named = kind != 2;
 }
 
+/* A global shuffle behind steps that it can be behind. */
+static void draw_global(struct draw *draw)
+{
+    FILE *out = draw->out;
+    if (below(draw, 3) == 0)
+        fprintf(out, ", skip: {count: %d}", below(draw, 9));
+    if (below(draw, 3) == 0)
+        fprintf(out, ", take: {count: %d}", below(draw, 30));
+    if (below(draw, 3) == 0)
+        fprintf(out, ", shard: {num_shards: 2, index: %d}", below(draw, 2));
+    fprintf(out, ", shuffle: {global: true, buffer_size: %d, seed: %d",
+            1 + below(draw, 12), below(draw, 5));
+    if (below(draw, 3) == 0)
+        fprintf(out, ", exact: true}");
+    else
+        fprintf(out, ", block_size: %d}", 1 + below(draw, 6));
+}
+
 char *stg_step_draw(uint64_t seed)
 {
     struct draw draw = {.is_named = true};
@@ -163,6 +181,8 @@ char *stg_step_draw(uint64_t seed)
         draw.is_branch = false;
     } else {
         fprintf(draw.out, "dataset: [range: {stop: %d}", 10 + below(&draw, 40));
+        if (seed % 3 == 0)
+            draw_global(&draw);
     }
     for (int i = 1 + below(&draw, 6); i > 0; i--)
         draw_step(&draw);

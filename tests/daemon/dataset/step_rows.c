@@ -126,6 +126,9 @@ static void make_many(void)
 #define MANY_FILES "dataset:\n- files: {pattern: \"$DIR/i*.txt\", shuffle: false}\n"
 #define TWO_BRANCHES "datasets: {a: [range: {stop: 20}], b: [range: {stop: 20}]}\n"
 
+#define GLOBAL "shuffle: {global: true, seed: 7, "
+#define GLOBAL_FLAGS STG_ROW_RESHUFFLES | STG_ROW_COUNTS_ERRORS
+
 const struct stg_step_row stg_step_rows[] = {
     {.step = "files",
      .pipeline = "dataset: [{files: {pattern: \"$DIR/*.txt\", shuffle: false}}]",
@@ -201,6 +204,57 @@ const struct stg_step_row stg_step_rows[] = {
     {.step = "shuffle",
      .pipeline = STG_AFTER_SOURCE("shuffle: {buffer_size: 4, seed: 7}"),
      .flags = STG_ROW_RESHUFFLES},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE(GLOBAL "block_size: 3, buffer_size: 7}"),
+     .flags = GLOBAL_FLAGS},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE(GLOBAL "block_size: 3, buffer_size: 7, "
+                                         "reshuffle_each_iteration: false}\n"
+                                         "- batch: {batch_size: 2}"),
+     .flags = STG_ROW_COUNTS_ERRORS},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE(GLOBAL "exact: true, buffer_size: 6}\n"
+                                         "- repeat: {count: 3}"),
+     .flags = GLOBAL_FLAGS},
+    {.step = "shuffle", .pipeline = STG_AFTER_SOURCE(GLOBAL "}"), .flags = GLOBAL_FLAGS},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE("skip: {count: 2}\n- take: {count: 16}\n"
+                                  "- enumerate\n- map: {output: [index, value]}\n"
+                                  "- shuffle: {global: true, block_size: 2, "
+                                  "buffer_size: 4}"),
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
+    {.step = "shuffle",
+     .flags = GLOBAL_FLAGS | STG_ROW_THREADS,
+     .pipeline = STG_AFTER_SOURCE("map: {" DIVIDE ", num_parallel_calls: $CALLS, "
+                                  "deterministic: false}\n"
+                                  "- " GLOBAL "block_size: 2, buffer_size: 4}")},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: 3, index: 1}\n"
+                                  "- " GLOBAL "block_size: 2, buffer_size: 4}"),
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
+    {.step = "shuffle",
+     .pipeline = TWO_BRANCHES "dataset:\n- concatenate: {from: [a, b]}\n"
+                              "- " GLOBAL "block_size: 3, buffer_size: 8}\n",
+     .flags = GLOBAL_FLAGS},
+    {.step = "shuffle",
+     .pipeline = TWO_BRANCHES "dataset:\n- zip: {from: [a, b]}\n"
+                              "- " GLOBAL "block_size: 3, buffer_size: 8}\n",
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
+    {.step = "shuffle",
+     .pipeline = MANY_FILES "- text_line: {max_record_bytes: 9, buffer_size: 4}\n"
+                            "- " GLOBAL "block_size: 2, buffer_size: 6}\n",
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
+     .prepare = make_many},
+    {.step = "shuffle",
+     .pipeline = "dataset:\n- files: {pattern: \"$DIR/*.gz\"}\n"
+                 "- tfrecord: {buffer_size: 100}\n"
+                 "- shuffle: {global: true, exact: true, buffer_size: 3}\n",
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
+     .prepare = make_compressed},
+    {.step = "shuffle_and_repeat",
+     .pipeline = STG_AFTER_SOURCE("shuffle_and_repeat: {global: true, block_size: 3, "
+                                  "buffer_size: 7, count: 2}"),
+     .flags = GLOBAL_FLAGS},
     {.step = "repeat",
      .pipeline = STG_AFTER_SOURCE("repeat: {count: 2}"),
      .in_place = "0 1 ! 2 3 4 5 6 7 ! 0 1 ! 2 3 4 5 6 7 !"},

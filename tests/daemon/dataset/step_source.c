@@ -231,11 +231,36 @@ static bool source_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return !stg_test_source.cannot_skip;
 }
 
+static int source_count(struct stg_iter *iter, struct stg_extent *ret,
+                        struct stg_err *err)
+{
+    const struct source *source = (struct source *)iter;
+    *ret = (struct stg_extent){.n = (uint64_t)(source->n + stg_test_source.n_errors)};
+    return 0;
+}
+
+static int source_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct source *source = (struct source *)iter;
+    const struct stg_test_source *is = &stg_test_source;
+    source->at = source->n_errors = 0;
+    for (; n > 0; n--) {
+        if (source->n_errors < is->n_errors &&
+            least(is->errors[source->n_errors], source->n) <= source->at)
+            source->n_errors++;
+        else
+            source->at++;
+    }
+    return 0;
+}
+
 static const struct stg_iter_impl source_impl = {.next = source_next,
                                                  .rewind = source_rewind,
                                                  .destroy = source_destroy,
                                                  .skip = source_skip,
-                                                 .left = source_left};
+                                                 .left = source_left,
+                                                 .count = source_count,
+                                                 .seek = source_seek};
 
 static int source_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,
@@ -250,7 +275,10 @@ static int source_create(struct stg_dataset *dataset, const struct stg_step *ste
     return 0;
 }
 
-static const struct stg_transformation source = {"range", source_infer, source_create};
+static const struct stg_transformation source = {.name = "range",
+                                                 .infer = source_infer,
+                                                 .create = source_create,
+                                                 .is_indexable = true};
 
 /* The linker uses it instead of the real one (--wrap). */
 const struct stg_transformation *__real_stg_transformation_find(const char *name);

@@ -51,6 +51,20 @@ static void is_silent(const char *text)
     CHECK_STR(advice(text), "");
 }
 
+static void a_window_that_is_a_small_part_is_to_be_global(void)
+{
+    says("dataset:\n- range: {stop: 20000}\n" SHUFFLE,
+         "step shuffle (line 3): ", "the buffer holds 10 of 20000 elements");
+    says("dataset:\n- range: {stop: 100000}\n- take: {count: 60000}\n"
+         "- shard: {num_shards: 2, index: 0}\n" SHUFFLE,
+         "step shuffle (line 5): ", "10 of 30000 elements");
+    is_silent("dataset:\n- range: {stop: 9999}\n" SHUFFLE);
+    is_silent("dataset:\n- range: {stop: 90000}\n- take: {count: 99}\n" SHUFFLE);
+    is_silent("dataset:\n- range: {stop: 90000}\n- shuffle: {global: true}\n");
+    is_silent("dataset:\n- range: {stop: 20000}\n- shuffle: {buffer_size: 1001}\n");
+    is_silent("dataset:\n- files: {pattern: a}\n- text_line\n" SHUFFLE);
+}
+
 static void a_good_order_is_not_talked_about(void)
 {
     is_silent(RANGE SHUFFLE "- repeat: {count: 2}\n" BATCH);
@@ -204,6 +218,7 @@ static void files_far_away_are_read_at_once(void)
 }
 
 static const struct stg_test tests[] = {
+    TEST(a_window_that_is_a_small_part_is_to_be_global),
     TEST(a_good_order_is_not_talked_about),
     TEST(repeat_before_shuffle_mixes_epochs),
     TEST(batch_before_shuffle_shuffles_batches),

@@ -408,6 +408,12 @@ static void what_is_skipped_is_not_produced(void)
     check_made(MANY "batch: {batch_size: 100}\n- repeat: {count: 2}\n", batches, 100);
     check_made(MANY "shuffle: {buffer_size: 100}\n- batch: {batch_size: 100}\n", batches,
                2000);
+    check_made(MANY "shuffle: {global: true, block_size: 10, buffer_size: 100}\n"
+                    "- batch: {batch_size: 100}\n",
+               dirty, 200);
+    check_made(MANY "shuffle: {global: true, exact: true, buffer_size: 100}\n"
+                    "- repeat: {count: 3}\n",
+               (struct stg_position){.items = 290000, .elements = 290000}, 100);
     check_made(MANY "shuffle: {buffer_size: 100}\n- repeat: {count: 3}\n",
                (struct stg_position){.items = 290000, .elements = 290000}, 2000);
     check_made("datasets: {a: [range: {stop: 100000}], b: [range: {stop: 100000}]}\n"
@@ -614,6 +620,9 @@ static void files_continue_through_their_indexes(void)
     check_lines(FILES "- text_line: {buffer_size: 4096}\n- shuffle: {buffer_size: 500}\n"
                       "- repeat: {count: 3}\n",
                 423300, 500000);
+    check_lines(FILES "- text_line: {buffer_size: 4096}\n- shuffle: {global: true, "
+                      "block_size: 500, buffer_size: 5000}\n- repeat: {count: 2}\n",
+                282200, 2000000);
     check_lines(FILES "- interleave: {cycle_length: 3, block_length: 7, reader: "
                       "{text_line: {buffer_size: 4096}}}\n",
                 141100, 500000);

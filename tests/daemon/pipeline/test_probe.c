@@ -192,11 +192,37 @@ static void a_file_system_that_does_not_answer_costs_a_moment(void)
         sched_yield();
 }
 
+static void a_window_that_is_small_beside_a_file_is_to_be_global(void)
+{
+    begin();
+    put("a", "abcd\nabcd\nabcd\nabcd\nabcd\nabcd\nabcd\nabcd\nabcd\nabcd\n", 50, 0644);
+    char text[200];
+    static const char *const silent[] = {
+        "shuffle: {buffer_size: 3}", "shuffle: {global: true}",
+        "batch: {batch_size: 2}\n  - shuffle: {buffer_size: 1}"};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(text, sizeof(text), "  - text_line\n  - %s\n", silent[i]);
+        CHECK_STR(problems(getuid(), "a", text), "");
+    }
+    char many[50000];
+    memset(many, 'x', sizeof(many));
+    for (size_t i = 4; i < sizeof(many); i += 5)
+        many[i] = '\n';
+    put("a", many, sizeof(many), 0644);
+    const char *got =
+        problems(getuid(), "a", "  - text_line\n  - shuffle: {buffer_size: 500}\n");
+    CHECK_CONTAINS(got, "step shuffle (line 4): the buffer holds 500 records");
+    CHECK_CONTAINS(got, "/a alone has about 10000: ");
+    CHECK(strstr(got, "problem") == NULL);
+    end();
+}
+
 static const struct stg_test tests[] = {
     TEST(good_files_are_no_problem),
     TEST(a_pattern_that_matches_nothing_is_a_problem),
     TEST(a_file_that_the_applier_may_not_read_names_the_user_and_the_command),
     TEST(contents_that_the_reader_refuses_are_a_problem),
+    TEST(a_window_that_is_small_beside_a_file_is_to_be_global),
     TEST(a_file_system_that_does_not_answer_costs_a_moment),
 };
 

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The global shuffle: its permutation, its orders, how far they are from uniform, and
+ * what it refuses. The step and the position harness have its rows.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/dataset/steps/global_shuffle.h"
+#include "daemon/dataset/steps/permutation.h"
+#include "daemon/index/index.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset/dataset_spec.h"
+
+/* ---- the permutation ---- */
+
+static struct stg_permutation permutation_of(uint64_t n, uint64_t seed)
+{
+    struct stg_permutation permutation;
+    struct stg_random random;
+    stg_random_init(&random, seed, STG_RANDOM_BLOCKS, 0, 0);
+    stg_permutation_init(&permutation, n, &random);
+    return permutation;
+}
+
+static void each_value_has_one_place(void)
+{
+    static const uint64_t sizes[] = {1, 2, 3, 1000, 1024, 1025, 4096, 4097, 100003};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        uint64_t n = sizes[i];
+        struct stg_permutation permutation = permutation_of(n, i);
+        bool *seen = calloc(n, sizeof(bool));
+        for (uint64_t place = 0; place < n; place++) {
+            uint64_t value = stg_permutation_at(&permutation, place);
+            CHECK(value < n && !seen[value]);
+            seen[value] = true;
+            CHECK_INT(stg_permutation_find(&permutation, value), place);
+        }
+        free(seen);
+    }
+}
+
+static void a_large_permutation_is_undone(void)
+{
+    static const uint64_t sizes[] = {1ull << 32, (1ull << 32) + 1, 1ull << 62};
+    for (size_t i = 0; i < 3; i++) {
+        struct stg_permutation permutation = permutation_of(sizes[i], 5);
+        for (uint64_t k = 0; k < 1000; k++) {
+            uint64_t value = stg_permutation_at(&permutation, sizes[i] / 1000 * k);
+            CHECK(value < sizes[i]);
+            CHECK(stg_permutation_find(&permutation, value) == sizes[i] / 1000 * k);
+        }
+    }
+}
+
+/* ---- chi-square ---- */
+
+#define BUCKETS 16
+/* 15 degrees of freedom: one in ten thousand uniform samples has more. */
+#define LIMIT 44.3
+
+static double chi_square(const uint64_t *counts, uint64_t n)
+{
+    double expected = (double)n / BUCKETS, sum = 0;
+    for (int i = 0; i < BUCKETS; i++)
+        sum += ((double)counts[i] - expected) * ((double)counts[i] - expected) / expected;
+    return sum;
+}
+
+/* Of the place of a value, over seeds. */
+static void the_place_of_a_value_is_uniform(void)
+{
+    static const uint64_t sizes[] = {64, 1600, 1ull << 20};
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t n = sizes[i], values[] = {0, 1, n / 2, n - 1};
+        for (int k = 0; k < 4; k++) {
+            uint64_t counts[BUCKETS] = {0};
+            for (uint64_t seed = 0; seed < 8000; seed++) {
+                struct stg_permutation permutation = permutation_of(n, seed);
+                uint64_t place = stg_permutation_find(&permutation, values[k]);
+                counts[place * BUCKETS / n]++;
+            }
+            CHECK(chi_square(counts, 8000) < LIMIT);
+        }
+    }
+}
+
+/* Of the distance of two values that follow one another, as a rank among n - 1. */
+static void the_distance_of_two_values_is_uniform(void)
+{
+    static const uint64_t sizes[] = {65, 1601, (1 << 20) + 1};
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t n = sizes[i], counts[BUCKETS] = {0};
+        for (uint64_t seed = 0; seed < 8000; seed++) {
+            struct stg_permutation permutation = permutation_of(n, seed);
+            uint64_t a = stg_permutation_find(&permutation, n / 3);
+            uint64_t b = stg_permutation_find(&permutation, n / 3 + 1);
+            counts[((b + n - a) % n - 1) * BUCKETS / (n - 1)]++;
+        }
+        CHECK(chi_square(counts, 8000) < LIMIT);
+    }
+}
+
+/* ---- windows ---- */
+
+static void each_place_is_in_its_window(void)
+{
+    for (uint64_t n = 1; n < 60; n++) {
+        struct stg_global_layout layout = {
+            .n = n, .block = 1 + n % 7, .window = 1 + n % 3};
+        layout.n_blocks = (n + layout.block - 1) / layout.block;
+        uint64_t n_windows = (layout.n_blocks + layout.window - 1) / layout.window;
+        for (layout.short_window = 0; layout.short_window < n_windows;
+             layout.short_window++) {
+            uint64_t window = 0;
+            for (uint64_t place = 0; place < n; place++) {
+                while (window + 1 < n_windows &&
+                       stg_global_layout_begin(&layout, window + 1) <= place)
+                    window++;
+                CHECK_INT(stg_global_layout_find(&layout, place), window);
+            }
+        }
+    }
+}
+
+/* ---- orders ---- */
+
+struct order {
+    int64_t *values;
+    int64_t n;
+};
+
+/* The numbers of a pass over a dataset of numbers; a global shuffle of range(n). */
+static struct order read_order(const char *text, uint64_t pass)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct order ret = {0};
+    env.pass = pass;
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    struct stg_block *block;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        CHECK_INT(block->error.code, 0);
+        ret.values =
+            realloc(ret.values, (size_t)(ret.n + block->n_rows) * sizeof(*ret.values));
+        memcpy(ret.values + ret.n, block->tensors[0].data,
+               (size_t)block->n_rows * sizeof(*ret.values));
+        ret.n += block->n_rows;
+        stg_block_unref(block);
+    }
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    return ret;
+}
+
+static struct order order_of(const char *options, int64_t n, uint64_t pass)
+{
+    char text[400];
+    snprintf(text, sizeof(text),
+             "dataset:\n- range: {stop: %lld}\n- shuffle: {global: true%s}\n"
+             "- batch: {batch_size: 100}\n",
+             (long long)n, options);
+    return read_order(text, pass);
+}
+
+static bool is_same(struct order a, struct order b)
+{
+    return a.n == b.n && memcmp(a.values, b.values, (size_t)a.n * sizeof(int64_t)) == 0;
+}
+
+static void check_complete(const int64_t *values, int64_t n)
+{
+    bool *seen = calloc((size_t)n, sizeof(bool));
+    for (int64_t i = 0; i < n; i++) {
+        CHECK(values[i] >= 0 && values[i] < n && !seen[values[i]]);
+        seen[values[i]] = true;
+    }
+    free(seen);
+}
+
+static const char *const kinds[] = {"", ", exact: true",
+                                    ", block_size: 7, buffer_size: 70",
+                                    ", exact: true, buffer_size: 33"};
+
+static void each_epoch_has_each_record_once(void)
+{
+    static const int64_t sizes[] = {1, 2, 99, 100, 5003};
+    for (size_t k = 0; k < 4; k++) {
+        for (size_t i = 0; i < 5; i++) {
+            char text[400];
+            snprintf(text, sizeof(text),
+                     "dataset:\n- range: {stop: %lld}\n"
+                     "- shuffle_and_repeat: {global: true, count: 3%s}\n"
+                     "- batch: {batch_size: 1}\n",
+                     (long long)sizes[i], kinds[k]);
+            struct order all = read_order(text, 0);
+            CHECK_INT(all.n, 3 * sizes[i]);
+            for (int64_t epoch = 0; epoch < 3; epoch++)
+                check_complete(all.values + epoch * sizes[i], sizes[i]);
+            if (sizes[i] > 50)
+                CHECK(memcmp(all.values, all.values + sizes[i],
+                             (size_t)sizes[i] * sizeof(int64_t)) != 0);
+            free(all.values);
+        }
+    }
+}
+
+static void the_order_is_a_function_of_seed_and_pass(void)
+{
+    for (size_t k = 0; k < 4; k++) {
+        char other[100], fixed[100];
+        snprintf(other, sizeof(other), "%s, seed: 9", kinds[k]);
+        snprintf(fixed, sizeof(fixed), "%s, reshuffle_each_iteration: false", kinds[k]);
+        struct order a = order_of(kinds[k], 2000, 0), b = order_of(kinds[k], 2000, 0);
+        struct order next = order_of(kinds[k], 2000, 1), seed = order_of(other, 2000, 0);
+        struct order c = order_of(fixed, 2000, 0), d = order_of(fixed, 2000, 5);
+        CHECK(is_same(a, b) && is_same(c, d));
+        CHECK(!is_same(a, next) && !is_same(a, seed));
+        free(a.values);
+        free(b.values);
+        free(c.values);
+        free(d.values);
+        free(next.values);
+        free(seed.values);
+    }
+}
+
+/* From golden_global.py. */
+static void the_orders_are_the_golden_ones(void)
+{
+    static const int64_t window[3][14] = {{9, 5, 10, 11, 3, 4, 1, 13, 0, 12, 2, 6, 7, 8},
+                                          {4, 10, 5, 9, 11, 3, 6, 0, 1, 2, 7, 8, 13, 12},
+                                          {8, 0, 6, 7, 1, 2, 10, 3, 9, 5, 11, 4, 12, 13}};
+    static const int64_t exact[] = {1107, 704, 573, 614, 594, 74,
+                                    1441, 366, 11,  531, 183, 701};
+    static const char twice[] =
+        "dataset:\n- range: {stop: 14}\n- shuffle: {global: true, block_size: 3, "
+        "buffer_size: 6, seed: 7}\n- repeat: {count: 2}\n- batch: {batch_size: 1}\n";
+    struct order first = read_order(twice, 0), next = read_order(twice, 1);
+    CHECK(memcmp(first.values, window[0], 2 * sizeof(window[0])) == 0);
+    CHECK(memcmp(next.values, window[2], sizeof(window[2])) == 0);
+    free(first.values);
+    free(next.values);
+    first = order_of(", exact: true, buffer_size: 4, seed: 7", 1500, 0);
+    CHECK(memcmp(first.values, exact, sizeof(exact)) == 0);
+    free(first.values);
+}
+
+static void an_empty_input_is_an_empty_output(void)
+{
+    for (size_t k = 0; k < 4; k++) {
+        struct order none = order_of(kinds[k], 0, 0);
+        CHECK_INT(none.n, 0);
+        free(none.values);
+    }
+}
+
+/* ---- the distance from uniform ---- */
+
+static int64_t find(struct order order, int64_t value)
+{
+    int64_t i = 0;
+    while (order.values[i] != value)
+        i++;
+    return i;
+}
+
+/* Of the place of one record over 400 passes. */
+static double spread(const char *step, int64_t value)
+{
+    uint64_t counts[BUCKETS] = {0};
+    for (uint64_t pass = 0; pass < 400; pass++) {
+        char text[300];
+        snprintf(text, sizeof(text),
+                 "dataset:\n- range: {stop: 1600}\n- %s\n- batch: {batch_size: 1600}\n",
+                 step);
+        struct order order = read_order(text, pass);
+        counts[find(order, value) * BUCKETS / 1600]++;
+        free(order.values);
+    }
+    return chi_square(counts, 400);
+}
+
+static void places_are_uniform_where_those_of_a_window_are_not(void)
+{
+    CHECK(spread("shuffle: {global: true, exact: true, buffer_size: 50}", 0) < LIMIT);
+    CHECK(spread("shuffle: {global: true, exact: true, buffer_size: 50}", 1599) < LIMIT);
+    CHECK(spread("shuffle: {global: true, block_size: 10, buffer_size: 50}", 0) < LIMIT);
+    CHECK(spread("shuffle: {global: true, block_size: 10, buffer_size: 50}", 1599) <
+          LIMIT);
+    CHECK(spread("shuffle: {buffer_size: 50}", 0) > 1000);
+    CHECK(spread("shuffle: {buffer_size: 50}", 1599) > 1000);
+}
+
+/* How often two records that follow one another in the input come less than a window of
+ * 50 apart: always where they are of one block, else in 5 of 159 cases or so. */
+static void records_of_a_block_come_within_one_window(void)
+{
+    int64_t n_near[2] = {0}, n[2] = {0};
+    for (uint64_t pass = 0; pass < 20; pass++) {
+        struct order order = order_of(", block_size: 10, buffer_size: 50", 1600, pass);
+        int64_t at[1600];
+        for (int64_t i = 0; i < 1600; i++)
+            at[order.values[i]] = i;
+        for (int64_t i = 0; i < 1599; i++) {
+            bool is_border = i % 10 == 9;
+            n[is_border]++;
+            n_near[is_border] += at[i] / 50 == at[i + 1] / 50;
+        }
+        free(order.values);
+    }
+    CHECK_INT(n_near[0], n[0]);
+    CHECK(n_near[1] * 100 < 5 * n[1]);
+}
+
+/* ---- files ---- */
+
+static char *lines_text(int64_t n)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (int64_t i = 0; i < n; i++)
+        fprintf(out, "%lld %.*s\n", (long long)i, (int)(i % 60),
+                "----------------------------------------------------------------");
+    fclose(out);
+    return text;
+}
+
+static void make_files(void)
+{
+    for (int i = 0; i < 5; i++) {
+        char name[20], *text = lines_text(i == 2 ? 0 : 4000 * (i + 1));
+        snprintf(name, sizeof(name), "g%d.txt", i);
+        stg_test_file(name, text, strlen(text));
+        free(text);
+    }
+}
+
+#define LINES                                                                            \
+    "dataset:\n- files: {pattern: \"$DIR/g*.txt\", seed: 3}\n"                           \
+    "- text_line: {with_key: true}\n"
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorts the lines of a text, which is changed. */
+static char *sorted(char *text)
+{
+    size_t n = 0, bytes;
+    char **lines = malloc((strlen(text) + 1) * sizeof(*lines)), *sorted;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        lines[n++] = line;
+    qsort(lines, n, sizeof(*lines), compare);
+    FILE *out = open_memstream(&sorted, &bytes);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%s\n", lines[i]);
+    fclose(out);
+    free(lines);
+    free(text);
+    return sorted;
+}
+
+static char *render(const char *text)
+{
+    struct stg_dataset_env env = stg_test_env();
+    return stg_test_render_text(text, &env, 0);
+}
+
+/* Where no file has an index, then where all have. */
+static void all_records_of_files_come_in_the_same_order_with_an_index(void)
+{
+    struct stg_err err = {0};
+    make_files();
+    char *with[3], *without[3];
+    static const char *const shuffles[] = {
+        LINES "- shuffle: {global: true, block_size: 100, buffer_size: 1000}\n",
+        LINES "- shuffle: {global: true}\n",
+        LINES "- take: {count: 6000}\n- shuffle: {global: true, exact: true}\n"};
+    for (int i = 0; i < 3; i++)
+        without[i] = render(shuffles[i]);
+    stg_index_set_min_bytes(1);
+    CHECK_OK(stg_index_configure(stg_test_path("index"), 1u << 30, &err), err);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            with[i] = render(shuffles[i]);
+            CHECK_STR(with[i], without[i]);
+            free(with[i]);
+        }
+    }
+    stg_index_finish();
+    char *all = sorted(render(LINES)), *got = sorted(without[0]);
+    CHECK_STR(got, all);
+    free(got);
+    got = sorted(without[1]);
+    CHECK_STR(got, all);
+    free(got);
+    free(all);
+    free(without[2]);
+}
+
+/* Python's gzip.compress(b"a\\nb\\nc\\nd\\n", mtime=0). */
+static const char gzip_lines[] =
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x4b\xe4\x4a\xe2"
+    "\x4a\xe6\x4a\xe1\x02\x00\x74\x0c\xdf\x17\x08\x00\x00\x00";
+
+/* The file with that name, of which each seek begins at the start: if it is large. */
+static void check_large(const char *name, const char *why)
+{
+    char text[300];
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_block *block;
+    struct stg_err err = {0};
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"$DIR/%s\"}\n- text_line\n"
+             "- shuffle: {global: true, exact: true, buffer_size: 2}\n"
+             "- batch: {batch_size: 4}\n",
+             name);
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    block = stg_test_next(dataset);
+    CHECK_INT(block->n_rows, 4);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+    stg_index_set_min_bytes(1);
+    dataset = stg_test_open_spec(spec, &env);
+    CHECK_INT(stg_dataset_next(dataset, &block, &err), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(err.text, "step text_line (line 3): ");
+    CHECK_CONTAINS(err.text, why);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    stg_index_set_min_bytes(STG_INDEX_MIN_BYTES);
+}
+
+static void a_large_file_without_places_is_refused(void)
+{
+    stg_test_file("lines.gz", gzip_lines, sizeof(gzip_lines) - 1);
+    STG_TEST_FILE("lines.txt", "a\nb\nc\nd\n");
+    check_large("lines.gz", "lines.gz is compressed, and has 28 bytes");
+    check_large("lines.txt", "lines.txt has no record index (see the log), and has 8 ");
+}
+
+/* ---- refusals ---- */
+
+#define RANGE "dataset:\n- range: {stop: 9}\n- "
+
+static void what_has_no_numbers_is_refused(void)
+{
+    static const char *const before[] = {
+        "repeat: {count: 2}", "shuffle: {buffer_size: 3}", "cache",
+        "ignore_errors",      "batch: {batch_size: 2}",    "prefetch: {buffer_size: 2}"};
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        char text[300], name[100];
+        snprintf(text, sizeof(text),
+                 RANGE "%s\n- take: {count: 5}\n- shuffle: {global: true}\n", before[i]);
+        snprintf(name, sizeof(name), "put %.*s after this step",
+                 (int)strcspn(before[i], ":"), before[i]);
+        const char *refusal = stg_test_refused(text);
+        CHECK_CONTAINS(refusal,
+                       "step shuffle (line 5): global: true needs an input whose "
+                       "records have numbers");
+        CHECK_CONTAINS(refusal, name);
+    }
+    CHECK_CONTAINS(
+        stg_test_refused("datasets: {a: [range: {stop: 5}, repeat: {count: 2}], b: "
+                         "[range: {stop: 5}]}\ndataset: [zip: {from: [b, a]}, "
+                         "shuffle_and_repeat: {global: true}]\n"),
+        "put repeat after this step");
+}
+
+static void options_without_a_meaning_are_refused(void)
+{
+    CHECK_CONTAINS(stg_test_refused(RANGE "shuffle: {global: true, exact: true, "
+                                          "block_size: 4}\n"),
+                   "leave block_size out");
+    CHECK_CONTAINS(stg_test_refused(RANGE "shuffle: {buffer_size: 3, exact: true}\n"),
+                   "exact is an option of global: true");
+    CHECK_CONTAINS(stg_test_refused(RANGE "shuffle: {buffer_size: 3, block_size: 3}\n"),
+                   "block_size is an option of global: true");
+    CHECK_CONTAINS(stg_test_refused(RANGE "shuffle\n"),
+                   "buffer_size is missing: add it, or global: true");
+}
+
+static const struct stg_test tests[] = {
+    TEST(each_value_has_one_place),
+    TEST(a_large_permutation_is_undone),
+    TEST(the_place_of_a_value_is_uniform),
+    TEST(the_distance_of_two_values_is_uniform),
+    TEST(each_place_is_in_its_window),
+    TEST(each_epoch_has_each_record_once),
+    TEST(the_order_is_a_function_of_seed_and_pass),
+    TEST(the_orders_are_the_golden_ones),
+    TEST(an_empty_input_is_an_empty_output),
+    TEST(places_are_uniform_where_those_of_a_window_are_not),
+    TEST(records_of_a_block_come_within_one_window),
+    TEST(all_records_of_files_come_in_the_same_order_with_an_index),
+    TEST(a_large_file_without_places_is_refused),
+    TEST(what_has_no_numbers_is_refused),
+    TEST(options_without_a_meaning_are_refused),
+};
+
+TEST_MAIN(tests)
