@@ -37,7 +37,8 @@ static int batch_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
-const struct stg_transformation stg_batch = {"batch", batch_infer, batch_create};
+const struct stg_transformation stg_batch = {
+    .name = "batch", .infer = batch_infer, .create = batch_create, .is_indexable = true};
 
 /* ---- rebatch: elements of batches, in batches of other sizes ---- */
 

@@ -276,16 +276,83 @@ static int tell(struct stg_collector *collector, struct stg_err *err)
                              holds ? collector->passed : 0, err);
 }
 
+/* ---- batches with numbers ---- */
+
+/* Takes over `error`, which is dropped if there was one before it. */
+static void keep_first(struct stg_block **first, struct stg_block *error)
+{
+    if (*first == NULL)
+        *first = error;
+    else
+        stg_block_unref(error);
+}
+
+/* Adds a block of the input to the batch, unless *error is set or the block causes it. */
+static int add_numbered(struct stg_collector *collector, struct stg_block *block,
+                        struct stg_block **error, struct stg_err *err)
+{
+    const struct stg_collector_impl *impl = collector->impl;
+    struct stg_block *refused;
+    int rc = 0;
+    if (block->error.code != 0) {
+        keep_first(error, block);
+        return 0;
+    }
+    if (*error == NULL &&
+        (impl->check == NULL || impl->check(collector, block, &collector->refusal) == 0))
+        return stg_pieces_add(&collector->pieces, block, err);
+    if (*error == NULL)
+        rc = stg_collector_refuse(&collector->iter, block, 0, &collector->refusal,
+                                  &refused, err);
+    if (*error == NULL && rc == 0)
+        *error = refused;
+    stg_block_unref(block);
+    return rc;
+}
+
+/* After a seek: collects as many elements as a batch has, errors included. Each batch has
+ * one number, so an error among its elements replaces it: *ret is that error, or NULL. */
+static int collect_numbered(struct stg_collector *collector, int64_t size,
+                            struct stg_block **ret, struct stg_err *err)
+{
+    struct stg_pieces *pieces = &collector->pieces;
+    struct stg_block *error = NULL;
+    int64_t n = 0;
+    int rc = 0;
+    while (rc == 0 && n < size) {
+        struct stg_block *block;
+        rc = stg_iter_next(collector->iter.input, size - n, &block, err);
+        if (rc != 0)
+            break;
+        n += block->error.code != 0 ? 1 : block->n_records;
+        rc = add_numbered(collector, block, &error, err);
+        if (rc < 0)
+            stg_step_prefix(collector->iter.step, rc, err);
+    }
+    if (rc < 0)
+        too_many(collector, size, rc, err);
+    if (rc == 1 && n > 0 && !collector->drop_remainder)
+        rc = 0;
+    if (rc != 0 || error != NULL)
+        stg_pieces_clear(pieces);
+    if (rc != 0)
+        stg_block_unref(error);
+    else
+        *ret = error;
+    return rc;
+}
+
 static int collector_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                           struct stg_err *err)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     int64_t size = collector->sizes->values[collector->now].i;
-    int rc = collect_all(collector, size, ret, err);
-    if (rc == 0 && *ret == NULL) {
+    int rc = collector->is_sought ? collect_numbered(collector, size, ret, err)
+                                  : collect_all(collector, size, ret, err);
+    if (rc == 0 && (*ret == NULL || collector->is_sought))
         collector->now = (collector->now + 1) % collector->sizes->n_values;
+    if (rc == 0 && *ret == NULL)
         rc = collector->impl->make(collector, ret, err);
-    }
     if (rc != 0 || !collector->tells)
         return rc;
     rc = tell(collector, err);
@@ -381,13 +448,39 @@ static bool collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
-static int collector_rewind(struct stg_iter *iter, struct stg_err *err)
+static void forget(struct stg_collector *collector)
 {
-    struct stg_collector *collector = (struct stg_collector *)iter;
     stg_pieces_clear(&collector->pieces);
     stg_block_unref(collector->refused);
     collector->refused = NULL;
     collector->now = 0;
+}
+
+static int collector_count(struct stg_iter *iter, struct stg_extent *ret,
+                           struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    forget(collector);
+    int rc = stg_iter_count(iter->input, ret, err);
+    if (rc == 0)
+        ret->n = count_batches(collector, ret->n);
+    return rc;
+}
+
+static int collector_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    forget(collector);
+    uint64_t first = count_elements(collector, n);
+    collector->now = n % collector->sizes->n_values;
+    collector->is_sought = true;
+    return stg_iter_seek(iter->input, first, err);
+}
+
+static int collector_rewind(struct stg_iter *iter, struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    forget(collector);
     collector->n_taken = collector->passed = collector->n_known = 0;
     if (collector->tells)
         stg_position_clear(&iter->dataset->positions);
@@ -409,4 +502,6 @@ const struct stg_iter_impl stg_collector_iter = {
     .skip = collector_skip,
     .left = collector_left,
     .tell_positions = collector_tell,
+    .count = collector_count,
+    .seek = collector_seek,
 };

@@ -2,7 +2,7 @@
  *
  * The common part of batch, rebatch, padded_batch and ragged_batch: collects records
  * until there are enough for a batch. An error block of the input passes through, and the
- * collected records stay.
+ * collected records stay. After a seek, an error takes the place of its batch instead.
  */
 #ifndef STG_DAEMON_COLLECT_H
 #define STG_DAEMON_COLLECT_H
@@ -34,6 +34,8 @@ struct stg_collector {
     struct stg_block *refused; /* its records from refused_at on still become errors */
     int64_t refused_at;
     struct stg_err refusal;
+
+    bool is_sought; /* a batch has a number, and as many elements, errors included */
 
     bool tells;       /* the position after each record */
     uint64_t n_taken; /* elements of the input, errors included */

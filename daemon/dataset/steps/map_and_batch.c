@@ -36,4 +36,5 @@ static int create(struct stg_dataset *dataset, const struct stg_step *step,
     return rc;
 }
 
-const struct stg_transformation stg_map_and_batch = {"map_and_batch", infer, create};
+const struct stg_transformation stg_map_and_batch = {
+    .name = "map_and_batch", .infer = infer, .create = create, .is_indexable = true};

@@ -62,5 +62,7 @@ static int padded_create(struct stg_dataset *dataset, const struct stg_step *ste
     return 0;
 }
 
-const struct stg_transformation stg_padded_batch = {"padded_batch", padded_infer,
-                                                    padded_create};
+const struct stg_transformation stg_padded_batch = {.name = "padded_batch",
+                                                    .infer = padded_infer,
+                                                    .create = padded_create,
+                                                    .is_indexable = true};

@@ -149,5 +149,7 @@ static int ragged_create(struct stg_dataset *dataset, const struct stg_step *ste
     return 0;
 }
 
-const struct stg_transformation stg_ragged_batch = {"ragged_batch", ragged_infer,
-                                                    ragged_create};
+const struct stg_transformation stg_ragged_batch = {.name = "ragged_batch",
+                                                    .infer = ragged_infer,
+                                                    .create = ragged_create,
+                                                    .is_indexable = true};

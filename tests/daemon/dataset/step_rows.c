@@ -233,6 +233,26 @@ const struct stg_step_row stg_step_rows[] = {
                                   "- " GLOBAL "block_size: 2, buffer_size: 4}"),
      .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
     {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 3}\n"
+                                  "- " GLOBAL "block_size: 2, buffer_size: 4}"),
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE("padded_batch: {batch_size: 2, padded_shapes: "
+                                  "{list: [2]}, drop_remainder: true}\n"
+                                  "- " GLOBAL "exact: true, buffer_size: 3}"),
+     .elements = STG_ELEMENTS_VARIED,
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
+    {.step = "shuffle",
+     .pipeline = STG_AFTER_SOURCE("ragged_batch: {batch_size: 3}\n"
+                                  "- " GLOBAL "block_size: 2, buffer_size: 4}"),
+     .elements = STG_ELEMENTS_VARIED,
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS},
+    {.step = "shuffle",
+     .flags = GLOBAL_FLAGS | STG_ROW_DROPS_ERRORS | STG_ROW_THREADS,
+     .pipeline = STG_AFTER_SOURCE("map_and_batch: {" DIVIDE ", batch_size: 2, "
+                                  "num_parallel_calls: $CALLS}\n"
+                                  "- " GLOBAL "block_size: 2, buffer_size: 4}")},
+    {.step = "shuffle",
      .pipeline = TWO_BRANCHES "dataset:\n- concatenate: {from: [a, b]}\n"
                               "- " GLOBAL "block_size: 3, buffer_size: 8}\n",
      .flags = GLOBAL_FLAGS},

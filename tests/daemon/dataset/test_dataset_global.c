@@ -256,6 +256,77 @@ static void an_empty_input_is_an_empty_output(void)
     }
 }
 
+/* ---- batches as elements ---- */
+
+static int64_t rest_of(int64_t n, int64_t size)
+{
+    return n % size != 0 ? n % size : size;
+}
+
+static void check_windows(const char *step, int64_t n_values)
+{
+    char text[300];
+    snprintf(text, sizeof(text),
+             "dataset:\n- range: {stop: 103}\n- %s\n"
+             "- shuffle: {global: true, exact: true, buffer_size: 4}\n"
+             "- padded_batch: {batch_size: 1}\n",
+             step);
+    struct order order = read_order(text, 0);
+    CHECK_INT(order.n, n_values);
+    check_complete(order.values, n_values);
+    int64_t n_in_place = 0;
+    for (int64_t at = 0; at < n_values;) {
+        int64_t first = order.values[at], n = first == 100 ? rest_of(103, 10) : 10;
+        CHECK_INT(first % 10, 0);
+        n_in_place += first == at;
+        for (int64_t i = 0; i < n; i++, at++)
+            CHECK_INT(order.values[at], first + i);
+    }
+    CHECK(n_in_place < 5);
+    free(order.values);
+}
+
+static void the_elements_of_a_batch_stay_together(void)
+{
+    check_windows("batch: {batch_size: 10}", 103);
+    check_windows("batch: {batch_size: 10, drop_remainder: true}", 100);
+    check_windows("padded_batch: {batch_size: 10}", 103);
+    check_windows("map_and_batch: {output: [value], batch_size: 10, "
+                  "num_parallel_calls: 2}",
+                  103);
+}
+
+/* Divides by the number minus 13. */
+static void an_error_takes_the_place_of_its_batch(void)
+{
+    static const char text[] =
+        "dataset:\n- range: {stop: 103}\n- map: {graph: {d: {op: constant, value: 13, "
+        "dtype: int64}, rest: {op: subtract, input: [value, d]}, part: {op: floordiv, "
+        "input: [d, rest]}}, output: {value: value, part: part}}\n"
+        "- batch: {batch_size: 10}\n"
+        "- shuffle: {global: true, block_size: 2, buffer_size: 4}\n";
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    struct stg_block *block;
+    int64_t n_errors = 0, n_batches = 0, n = 0;
+    while ((block = stg_test_next(dataset)) != NULL) {
+        const int64_t *values = block->tensors[0].data;
+        n_errors += block->error.code != 0;
+        if (block->error.code == 0) {
+            n_batches++;
+            n += block->n_rows;
+            CHECK(values[0] % 10 == 0 && values[0] != 10);
+        }
+        stg_block_unref(block);
+    }
+    CHECK_INT(n_errors, 1);
+    CHECK_INT(n_batches, 10);
+    CHECK_INT(n, 93);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
 /* ---- the distance from uniform ---- */
 
 static int64_t find(struct order order, int64_t value)
@@ -450,8 +521,12 @@ static void a_large_file_without_places_is_refused(void)
 static void what_has_no_numbers_is_refused(void)
 {
     static const char *const before[] = {
-        "repeat: {count: 2}", "shuffle: {buffer_size: 3}", "cache",
-        "ignore_errors",      "batch: {batch_size: 2}",    "prefetch: {buffer_size: 2}"};
+        "repeat: {count: 2}",
+        "shuffle: {buffer_size: 3}",
+        "cache",
+        "ignore_errors",
+        "filter: {graph: {is: {op: less, input: [value, value]}}, predicate: is}",
+        "prefetch: {buffer_size: 2}"};
     for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
         char text[300], name[100];
         snprintf(text, sizeof(text),
@@ -494,6 +569,8 @@ static const struct stg_test tests[] = {
     TEST(the_order_is_a_function_of_seed_and_pass),
     TEST(the_orders_are_the_golden_ones),
     TEST(an_empty_input_is_an_empty_output),
+    TEST(the_elements_of_a_batch_stay_together),
+    TEST(an_error_takes_the_place_of_its_batch),
     TEST(places_are_uniform_where_those_of_a_window_are_not),
     TEST(records_of_a_block_come_within_one_window),
     TEST(all_records_of_files_come_in_the_same_order_with_an_index),
