@@ -98,4 +98,13 @@ bool stg_index_commit(struct stg_index_builder *builder,
                       const struct stg_index_totals *totals, uint64_t *ret_bytes);
 void stg_index_abandon(struct stg_index_builder *builder); /* NULL is allowed */
 
+/* ---- the number of positions of a file; any thread ---- */
+
+/* Sets *ret to the number of positions of that version of the file: from its index, or
+ * for a file too small for one, as it was noted. Returns false if it is not known. */
+bool stg_index_count(const struct stg_index_key *key, uint64_t *ret);
+/* Notes the number of positions of a file, in memory (1.5 MiB for about 65,536 files).
+ * The key is of the file as it was before it was read. */
+void stg_index_note_count(const struct stg_index_key *key, uint64_t n);
+
 #endif

@@ -13,13 +13,14 @@ static struct stg_index_key key_of(const struct stg_file_index *file)
 }
 
 /* A file of unknown version may change without a trace. */
-static bool can_have_index(struct stg_file_index *file, struct stg_source *source)
+bool stg_file_index_key(const struct stg_file_index *file, struct stg_source *source,
+                        const char *url, struct stg_index_key *ret)
 {
     const struct stg_storage *storage = source->storage;
+    *ret = (struct stg_index_key){.url = url, .reader = file->reader};
     return file->reader != NULL && storage->version != NULL &&
-           storage->size(source, &file->bytes, NULL) == 0 &&
-           file->bytes >= stg_index_min_bytes() &&
-           storage->version(source, &file->version, NULL) == 0;
+           storage->size(source, &ret->bytes, NULL) == 0 &&
+           storage->version(source, &ret->version, NULL) == 0;
 }
 
 static void count_index(_Atomic uint64_t *n, struct stg_file_index *file, uint64_t bytes)
@@ -82,13 +83,15 @@ void stg_file_index_begin(struct stg_file_index *file, struct stg_source *source
 {
     stg_file_index_drop(file);
     file->so_far = (struct stg_index_totals){0};
-    if (!can_have_index(file, source))
+    struct stg_index_key key;
+    if (!stg_file_index_key(file, source, url, &key) || key.bytes < stg_index_min_bytes())
         return;
     file->file = source;
     file->url = url;
+    file->version = key.version;
+    file->bytes = key.bytes;
     if (take_cached(file))
         return;
-    struct stg_index_key key = key_of(file);
     struct stg_index *index;
     if (stg_index_open(&key, &index)) {
         count_index(&file->dataset->indexes.n_found, file, stg_index_bytes(index));
@@ -167,21 +170,6 @@ void stg_file_index_end(struct stg_file_index *file)
     if (stg_index_commit(file->builder, &file->so_far, &bytes))
         count_index(&file->dataset->indexes.n_built, file, bytes);
     file->builder = NULL;
-}
-
-bool stg_file_index_known(const struct stg_file_index *file, struct stg_source *source,
-                          const char *url, uint64_t *ret)
-{
-    struct stg_file_index look = {.reader = file->reader, .url = url};
-    struct stg_index *index;
-    if (!can_have_index(&look, source))
-        return false;
-    struct stg_index_key key = key_of(&look);
-    if (!stg_index_open(&key, &index))
-        return false;
-    *ret = stg_index_totals(index)->n_positions;
-    stg_index_close(index);
-    return true;
 }
 
 struct stg_index *stg_file_index_find(struct stg_file_index *file)

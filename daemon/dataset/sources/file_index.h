@@ -53,10 +53,10 @@ void stg_file_index_count(struct stg_file_index *file, const struct stg_records 
 /* The file has no more: stores what was built. */
 void stg_file_index_end(struct stg_file_index *file);
 
-/* Returns whether a file has an index, and sets *ret to the number of its positions. file
- * is of its reader; the source is open. */
-bool stg_file_index_known(const struct stg_file_index *file, struct stg_source *source,
-                          const char *url, uint64_t *ret);
+/* Sets *ret to the key of a file that was opened for the reader of `file`; url is
+ * borrowed. Returns false if the file has none. */
+bool stg_file_index_key(const struct stg_file_index *file, struct stg_source *source,
+                        const char *url, struct stg_index_key *ret);
 
 /* Returns the index of the file for a jump, or NULL. Looks it up once a file. */
 struct stg_index *stg_file_index_find(struct stg_file_index *file);

@@ -632,8 +632,8 @@ static bool is_of_data(const struct stg_err *error, struct stg_err *err)
     return false;
 }
 
-/* Reads the file, which has no index; a large one has one after that. An error that costs
- * its rest is its last record. */
+/* Reads the file, which has no index; a large one has one after that, if it is stored. An
+ * error that costs its rest is its last record. */
 static int count_by_reading(struct reader *reader, const struct stg_name *name,
                             uint64_t *ret, struct stg_err *err)
 {
@@ -662,6 +662,7 @@ static int count_unless_ignored(struct reader *reader, const struct stg_name *na
 {
     const struct stg_storage *storage;
     struct stg_source *source;
+    struct stg_index_key key;
     const char *path;
     int rc = stg_storage_find(name->url, &storage, &path, err);
     if (rc == 0)
@@ -670,9 +671,14 @@ static int count_unless_ignored(struct reader *reader, const struct stg_name *na
         return stg_step_prefix(reader->iter.step, rc, err);
     if (storage->size(source, &ret->bytes, NULL) < 0)
         ret->bytes = 0;
-    bool is_known = stg_file_index_known(&reader->index, source, name->url, &ret->n);
+    bool has_key = stg_file_index_key(&reader->index, source, name->url, &key);
     storage->close(source);
-    return is_known ? 0 : count_by_reading(reader, name, &ret->n, err);
+    if (has_key && stg_index_count(&key, &ret->n))
+        return 0;
+    rc = count_by_reading(reader, name, &ret->n, err);
+    if (rc == 0 && has_key)
+        stg_index_note_count(&key, ret->n);
+    return rc;
 }
 
 /* A file that cannot be opened has one record, its error, where that is ignored. */

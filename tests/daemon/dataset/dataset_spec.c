@@ -278,3 +278,14 @@ const char *stg_test_file(const char *name, const void *data, size_t bytes)
         FAIL("%s: cannot be written", path);
     return path;
 }
+
+uint64_t stg_test_bytes_read(void)
+{
+    unsigned long long ret = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    if (file != NULL && fscanf(file, "rchar: %llu", &ret) != 1)
+        ret = 0;
+    if (file != NULL)
+        fclose(file);
+    return ret;
+}

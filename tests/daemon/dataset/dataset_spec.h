@@ -74,4 +74,7 @@ const char *stg_test_path(const char *name);
 const char *stg_test_file(const char *name, const void *data, size_t bytes);
 #define STG_TEST_FILE(name, text) stg_test_file(name, text, sizeof(text) - 1)
 
+/* Returns the bytes that this process has read so far, from files and the page cache. */
+uint64_t stg_test_bytes_read(void);
+
 #endif

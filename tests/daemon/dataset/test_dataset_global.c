@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/dataset/steps/global_shuffle.h"
 #include "daemon/dataset/steps/permutation.h"
@@ -311,9 +313,9 @@ static void an_error_takes_the_place_of_its_batch(void)
     struct stg_block *block;
     int64_t n_errors = 0, n_batches = 0, n = 0;
     while ((block = stg_test_next(dataset)) != NULL) {
-        const int64_t *values = block->tensors[0].data;
         n_errors += block->error.code != 0;
         if (block->error.code == 0) {
+            const int64_t *values = block->tensors[0].data;
             n_batches++;
             n += block->n_rows;
             CHECK(values[0] % 10 == 0 && values[0] != 10);
@@ -473,6 +475,94 @@ static void all_records_of_files_come_in_the_same_order_with_an_index(void)
     free(without[2]);
 }
 
+/* What the process reads until the first item of a pass. */
+static uint64_t read_for_first(const char *text, uint64_t pass)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    uint64_t before = stg_test_bytes_read();
+    env.pass = pass;
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    stg_block_unref(stg_test_next(dataset));
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    return stg_test_bytes_read() - before;
+}
+
+#define SMALL_FILES 20
+#define SMALL_LINES                                                                      \
+    "dataset:\n- files: {pattern: \"$DIR/s*.txt\", seed: 3}\n- text_line\n"
+
+/* The window of two blocks lies in two files at most. */
+static void small_files_are_counted_once(void)
+{
+    static const char text[] = SMALL_LINES "- shuffle: {global: true, block_size: 10, "
+                                           "buffer_size: 20}\n";
+    char *lines = lines_text(1000), name[20];
+    size_t bytes = strlen(lines);
+    for (int i = 0; i < SMALL_FILES; i++) {
+        snprintf(name, sizeof(name), "s%02d.txt", i);
+        stg_test_file(name, lines, bytes);
+    }
+    CHECK(read_for_first(text, 0) >= SMALL_FILES * bytes);
+    CHECK(read_for_first(text, 1) < 4 * bytes);
+    stg_test_file("s07.txt", lines, bytes / 2); /* has changed: it is counted anew */
+    uint64_t again = read_for_first(text, 2);
+    CHECK(again >= bytes / 2 && again < 5 * bytes);
+    char *all = sorted(render(SMALL_LINES)), *got = sorted(render(text));
+    CHECK_STR(got, all);
+    free(got);
+    free(all);
+    free(lines);
+}
+
+/* Root may write to any folder. */
+static void become_another_user(void)
+{
+    if (geteuid() == 0)
+        CHECK(chown(stg_test_dir(), 65534, 65534) == 0 && seteuid(65534) == 0);
+}
+
+static char *render_and_free(char *before)
+{
+    free(before);
+    return render(SMALL_LINES "- shuffle: {global: true, block_size: 50, buffer_size: "
+                              "500}\n");
+}
+
+/* First there is no index, and none can be stored; then all files have one, and that of a
+ * file that has changed cannot be deleted. */
+static void a_read_only_folder_of_indexes_changes_nothing(void)
+{
+    struct stg_err err = {0};
+    become_another_user();
+    char *lines = lines_text(1000), *folder = strdup(stg_test_path("index"));
+    size_t bytes = strlen(lines);
+    stg_test_file("s1.txt", lines, bytes);
+    stg_test_file("s2.txt", lines, bytes);
+    char *want = render_and_free(NULL), *got = NULL;
+    CHECK_INT(mkdir(folder, 0500), 0);
+    stg_index_set_min_bytes(bytes / 2);
+    for (int is_full = 0; is_full < 2; is_full++) {
+        CHECK_OK(stg_index_configure(folder, 1u << 30, &err), err);
+        CHECK_STR(got = render_and_free(got), want);
+        CHECK_STR(got = render_and_free(got), want);
+        CHECK_INT(chmod(folder, 0700), 0);
+        CHECK_STR(got = render_and_free(got), want);
+        CHECK_INT(chmod(folder, 0500), 0);
+    }
+    stg_test_file("s2.txt", lines + 6, bytes - 6);
+    got = render_and_free(got);
+    stg_index_finish();
+    stg_index_set_min_bytes(STG_INDEX_MIN_BYTES);
+    CHECK_STR(got, want = render_and_free(want));
+    CHECK_INT(chmod(folder, 0700), 0);
+    free(want);
+    free(got);
+    free(folder);
+    free(lines);
+}
+
 /* Python's gzip.compress(b"a\\nb\\nc\\nd\\n", mtime=0). */
 static const char gzip_lines[] =
     "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x4b\xe4\x4a\xe2"
@@ -574,6 +664,8 @@ static const struct stg_test tests[] = {
     TEST(places_are_uniform_where_those_of_a_window_are_not),
     TEST(records_of_a_block_come_within_one_window),
     TEST(all_records_of_files_come_in_the_same_order_with_an_index),
+    TEST(small_files_are_counted_once),
+    TEST(a_read_only_folder_of_indexes_changes_nothing),
     TEST(a_large_file_without_places_is_refused),
     TEST(what_has_no_numbers_is_refused),
     TEST(options_without_a_meaning_are_refused),

@@ -521,17 +521,6 @@ struct lines {
     uint64_t n, n_read;
 };
 
-static uint64_t bytes_read(void)
-{
-    unsigned long long ret = 0;
-    FILE *file = fopen("/proc/self/io", "r");
-    if (file != NULL && fscanf(file, "rchar: %llu", &ret) != 1)
-        ret = 0;
-    if (file != NULL)
-        fclose(file);
-    return ret;
-}
-
 static void read_lines(const char *pipeline, uint64_t from, uint64_t n, struct lines *ret)
 {
     const struct stg_step_row row = {
@@ -544,13 +533,13 @@ static void read_lines(const char *pipeline, uint64_t from, uint64_t n, struct l
     FILE *out = open_memstream(&ret->text, &bytes);
     stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 1);
     stg_step_run_open(&run);
-    uint64_t before = bytes_read();
+    uint64_t before = stg_test_bytes_read();
     CHECK_INT(skip(&run, from, true), from);
     while (ret->n < n &&
            stg_iter_next(run.dataset->last, (int64_t)(n - ret->n), &block, &err) == 0) {
         const struct stg_tensor *tensor = &block->tensors[0];
         if (ret->n == 0)
-            ret->n_read = bytes_read() - before;
+            ret->n_read = stg_test_bytes_read() - before;
         for (int64_t i = 0; i < block->n_records; i++) {
             fprintf(out, "%.*s@%d\n", (int)(tensor->end[i] - tensor->begin[i]),
                     (const char *)tensor->data + tensor->begin[i], (int)block->epoch);
