@@ -306,8 +306,10 @@ int stager_state(struct stager_stream *stream, char *buf, size_t bytes);
  *   INVALID_ARGUMENT: not a state, or not a tag.
  *   RESOURCE_EXHAUSTED, PERMISSION_DENIED: state_dir is full or read-only; the text has
  *     the path and the reason. The stream goes on.
- *   NOT_FOUND: the pipeline was deleted. UNAVAILABLE: stagerd is gone; the commit may be
- *     on disk. */
+ *   NOT_FOUND: the pipeline was deleted.
+ *   DEADLINE_EXCEEDED: no answer in 60 s; the commit may reach the disk later.
+ *   UNAVAILABLE: the disk failed; or an earlier commit of this stream still waits for
+ *     it; or stagerd is gone, and the commit may be on disk. */
 int stager_commit(struct stager_stream *stream, const char *state, const char *tag);
 
 /* Connects to the daemon for requests. runtime_dir: as in stager_options. The caller

@@ -117,6 +117,22 @@ static void remove_commit(struct stg_lane *lane, const struct stg_commit *commit
     free(c);
 }
 
+/* The attempt of a lane never falls. */
+static void note_attempt(struct stg_commits *commits, struct stg_lane *lane,
+                         uint64_t attempt)
+{
+    if (attempt > lane->attempt)
+        lane->attempt = attempt;
+    if (attempt > commits->attempt)
+        commits->attempt = attempt;
+}
+
+uint64_t stg_lane_begin(struct stg_commits *commits, struct stg_lane *lane)
+{
+    note_attempt(commits, lane, commits->attempt + 1);
+    return lane->attempt;
+}
+
 void stg_lane_put(struct stg_commits *commits, struct stg_lane *lane,
                   struct stg_commit *commit)
 {
@@ -133,8 +149,7 @@ void stg_lane_put(struct stg_commits *commits, struct stg_lane *lane,
     lane->last = commit;
     lane->n++;
     lane->used = ++commits->clock;
-    if (commit->attempt > lane->attempt)
-        lane->attempt = commit->attempt;
+    note_attempt(commits, lane, commit->attempt);
 }
 
 static bool is_tag(const char *tag)
@@ -323,8 +338,7 @@ static int apply_attempt(struct stg_commits *commits, struct words words,
     struct stg_lane *lane = stg_commits_lane(commits, name);
     if (lane == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    if (attempt > lane->attempt)
-        lane->attempt = attempt;
+    note_attempt(commits, lane, attempt);
     return 1;
 }
 

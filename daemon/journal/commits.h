@@ -28,7 +28,7 @@ struct stg_commit {
 struct stg_lane {
     struct stg_lane *next;
     char name[STG_LANE_MAX_BYTES + 1];
-    uint64_t attempt; /* the newest; 0: none yet */
+    uint64_t attempt; /* the newest of it; 0: none yet */
     uint64_t used;    /* of the table's clock */
     struct stg_commit *first, *last;
     size_t n;
@@ -39,6 +39,7 @@ struct stg_commits {
     struct stg_lane *lanes;
     size_t n_lanes;
     uint64_t clock;
+    uint64_t attempt; /* the newest of all lanes, also of forgotten ones */
 };
 
 void stg_commits_finish(struct stg_commits *commits);
@@ -52,6 +53,9 @@ struct stg_lane *stg_commits_lane(struct stg_commits *commits, const char *name)
 
 /* Returns the commit of a tag; NULL: there is none. */
 const struct stg_commit *stg_lane_find(const struct stg_lane *lane, const char *tag);
+
+/* Begins an attempt of the lane and returns its number. */
+uint64_t stg_lane_begin(struct stg_commits *commits, struct stg_lane *lane);
 
 /* Makes it the last commit of the lane, and owns it. An older one of the same tag goes,
  * and the oldest of too many. Sets the attempt of the lane, which never falls. */

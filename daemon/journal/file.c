@@ -64,10 +64,10 @@ static int load_text(struct stg_journal_file *file, const char *text, size_t byt
     int rc = stg_commits_read(commits, text, bytes, &damage, err);
     char *live = rc == 0 ? stg_commits_write(commits, &live_bytes) : NULL;
     if (rc == 0 && live == NULL)
-        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file->path);
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     free(live);
     if (rc < 0)
-        return rc;
+        return stg_err_prefix(err, rc, "%s", file->path);
     log_damage(file, &damage, bytes);
     file->bytes = damage.good_bytes;
     file->base_bytes = live_bytes;
@@ -82,8 +82,9 @@ int stg_journal_file_load(struct stg_journal_file *file, struct stg_commits *com
     char *text;
     size_t bytes;
     pthread_mutex_lock(&file->lock);
-    bool is_there = stat(file->path, &st) == 0 && st.st_size < MAX_BYTES;
-    size_t limit = is_there ? (size_t)st.st_size : 0;
+    size_t limit = 0;
+    if (stat(file->path, &st) == 0)
+        limit = st.st_size < MAX_BYTES ? (size_t)st.st_size : MAX_BYTES;
     int rc = stg_text_file_read(file->path, limit, &st, &text, &bytes, err);
     if (rc == 0) {
         rc = load_text(file, text, bytes, commits, err);
@@ -112,12 +113,17 @@ static int system_error(const char *path, int number, struct stg_err *err)
                    path, strerror(number));
 }
 
-/* Syncs the folder of a path. Returns 0, or -1 with errno. */
-static int sync_folder(const char *path)
+#define FOLDER_BYTES 4096
+
+static void folder_of(const char *path, char folder[FOLDER_BYTES])
 {
-    char folder[4096];
-    snprintf(folder, sizeof(folder), "%s", path);
+    snprintf(folder, FOLDER_BYTES, "%s", path);
     *strrchr(folder, '/') = '\0';
+}
+
+/* Returns 0, or -1 with errno. */
+static int sync_folder(const char *folder)
+{
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -127,15 +133,25 @@ static int sync_folder(const char *path)
     return rc;
 }
 
+/* Syncs state_dir/commits, and once state_dir. Returns 0, or -1 with errno. */
+static int sync_folders(struct stg_journal_file *file)
+{
+    char commits[FOLDER_BYTES], state_dir[FOLDER_BYTES];
+    folder_of(file->path, commits);
+    folder_of(commits, state_dir);
+    int rc = sync_folder(commits);
+    if (rc == 0 && !file->is_anchored)
+        rc = sync_folder(state_dir);
+    file->is_anchored = file->is_anchored || rc == 0;
+    return rc;
+}
+
 /* Makes state_dir/commits. */
 static int make_folder(const char *path)
 {
-    char folder[4096];
-    snprintf(folder, sizeof(folder), "%s", path);
-    *strrchr(folder, '/') = '\0';
-    if (mkdir(folder, 0700) < 0)
-        return errno == EEXIST ? 0 : -1;
-    return sync_folder(folder);
+    char folder[FOLDER_BYTES];
+    folder_of(path, folder);
+    return mkdir(folder, 0700) < 0 && errno != EEXIST ? -1 : 0;
 }
 
 static int replace(struct stg_journal_file *file, const struct stg_text_part *parts)
@@ -144,7 +160,7 @@ static int replace(struct stg_journal_file *file, const struct stg_text_part *pa
     return stg_text_file_replace(file->path, file->temporary, parts, 2, &failed);
 }
 
-/* Writes the whole file anew. Returns 0, or -1 with errno. */
+/* Writes the whole file again. Returns 0, or -1 with errno. */
 static int rewrite(struct stg_journal_file *file, const char *line, size_t n,
                    const char *all, size_t n_all)
 {
@@ -155,7 +171,7 @@ static int rewrite(struct stg_journal_file *file, const char *line, size_t n,
     if (rc < 0)
         return rc;
     file->bytes = file->base_bytes = n_all + n;
-    file->must_rewrite = sync_folder(file->path) < 0;
+    file->must_rewrite = sync_folders(file) < 0;
     return file->must_rewrite ? -1 : 0;
 }
 
@@ -179,17 +195,17 @@ static int append_to(struct stg_journal_file *file, int fd, const char *line, si
     if (ftruncate(fd, (off_t)file->bytes) < 0 ||
         lseek(fd, (off_t)file->bytes, SEEK_SET) < 0)
         return -1;
-    int rc = write_all(fd, line, n), number = errno;
-    if (rc < 0 && ftruncate(fd, (off_t)file->bytes) < 0)
-        file->must_rewrite = true;
-    errno = number;
-    if (rc < 0)
-        return -1;
-    /* After a failed fsync the kernel may hold pages that never reach the disk. */
-    rc = fsync(fd);
-    file->must_rewrite = rc < 0;
+    int rc = write_all(fd, line, n);
+    bool is_written = rc == 0;
+    if (rc == 0)
+        rc = fsync(fd);
+    int number = errno;
     if (rc == 0)
         file->bytes += n;
+    /* After a failed fsync the kernel may hold pages that never reach the disk. */
+    else if (ftruncate(fd, (off_t)file->bytes) < 0 || is_written)
+        file->must_rewrite = true;
+    errno = number;
     return rc;
 }
 
@@ -203,6 +219,8 @@ static int append(struct stg_journal_file *file, const char *line, size_t n)
     int rc = fstat(fd, &st);
     if (rc == 0 && (uint64_t)st.st_size < file->bytes)
         rc = 1;
+    if (rc == 0 && !file->is_anchored) /* an earlier process may have died before that */
+        rc = sync_folders(file);
     if (rc == 0)
         rc = append_to(file, fd, line, n);
     int number = errno;
@@ -224,7 +242,7 @@ int stg_journal_file_write(struct stg_journal_file *file, const char *line, size
     int rc = file->must_rewrite || file->bytes == 0 || is_long(file, n);
     if (!file->is_removed && rc == 0)
         rc = append(file, line, n);
-    if (!file->is_removed && rc == 1)
+    if (!file->is_removed && rc == 1 && all != NULL)
         rc = rewrite(file, line, n, all, n_all);
     if (file->is_removed)
         rc = stg_err(err, -STAGER_NOT_FOUND, "the pipeline was deleted");

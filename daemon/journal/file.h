@@ -17,6 +17,7 @@ struct stg_journal_file {
     uint64_t bytes;      /* of good records, at the start of the file */
     uint64_t base_bytes; /* of the records that were live when it was last whole */
     bool must_rewrite;   /* it has damage, or a write failed in the middle */
+    bool is_anchored;    /* this process has synced the folders above it */
     bool is_removed;
 };
 
@@ -30,9 +31,11 @@ void stg_journal_file_finish(struct stg_journal_file *file);
 int stg_journal_file_load(struct stg_journal_file *file, struct stg_commits *commits,
                           struct stg_err *err);
 
-/* Appends the line, or replaces the file by `all` and the line if it has become long or
- * is damaged. RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE with the path and the
- * reason: nothing was committed. NOT_FOUND: it was removed. */
+/* Appends the line. Returns 1 if the file has become long, or is damaged: the caller then
+ * calls again with `all`, the text of the whole table, and the file is replaced by it and
+ * the line. RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE with the path and the
+ * reason: not committed, and the next write replaces what may have been left of the line.
+ * NOT_FOUND: it was removed. */
 int stg_journal_file_write(struct stg_journal_file *file, const char *line, size_t n,
                            const char *all, size_t n_all, struct stg_err *err);
 

@@ -19,7 +19,8 @@ struct journal_job {
     void (*done)(void *arg, const struct stg_err *err);
     void *arg;
     struct stg_err err;
-    char *all; /* the text of the table before it */
+    int rc;    /* of the write */
+    char *all; /* the text of the table before it; NULL: not needed yet */
     size_t n_all, n;
     char line[STG_COMMITS_LINE_BYTES];
 };
@@ -63,8 +64,10 @@ int stg_journal_create(const struct stg_journal_config *config, struct stg_journ
     journal->n_refs = 1;
     if (stg_journal_file_load(&journal->file, &journal->commits, &journal->unreadable) <
         0) {
+        stg_commits_finish(&journal->commits); /* half a table must never be written */
         stg_log(STG_LOG_ERROR,
-                "the commits of pipeline %s cannot be read, and none can be made: %s",
+                "the commits of pipeline %s cannot be read, and none can be made until "
+                "stagerd is restarted: %s",
                 journal->name, journal->unreadable.text);
         snprintf(journal->problem, sizeof(journal->problem), "%s",
                  journal->unreadable.text);
@@ -163,8 +166,8 @@ static void write_record(uv_work_t *work)
 {
     struct stg_journal *journal = work->data;
     struct journal_job *job = journal->first;
-    stg_journal_file_write(&journal->file, job->line, job->n, job->all, job->n_all,
-                           &job->err);
+    job->rc = stg_journal_file_write(&journal->file, job->line, job->n, job->all,
+                                     job->n_all, &job->err);
 }
 
 static void note_result(struct stg_journal *journal, const struct stg_err *err)
@@ -202,30 +205,52 @@ static void take_over(struct stg_journal *journal, struct journal_job *job)
     job->commit = NULL;
 }
 
+static void wrote_record(uv_work_t *work, int status);
+
+static void write_first(struct stg_journal *journal)
+{
+    journal->is_working = true;
+    journal->n_refs++;
+    ++*journal->config.n_working;
+    journal->work.data = journal;
+    uv_queue_work(journal->config.loop, &journal->work, write_record, wrote_record);
+}
+
+/* Returns whether the job is written again, with the text of the table. */
+static bool write_again(struct stg_journal *journal, struct journal_job *job)
+{
+    if (job->rc != 1)
+        return false;
+    job->all = stg_commits_write(&journal->commits, &job->n_all);
+    if (job->all == NULL)
+        stg_err(&job->err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    else
+        write_first(journal);
+    return job->all != NULL;
+}
+
 static void wrote_record(uv_work_t *work, int status)
 {
     struct stg_journal *journal = work->data;
     struct journal_job *job = journal->first;
     journal->is_working = false;
     --*journal->config.n_working;
-    note_result(journal, &job->err);
-    if (job->err.code == 0 && job->commit != NULL)
-        take_over(journal, job);
-    answer(journal);
-    start(journal);
-    journal->config.changed(journal->config.owner);
+    if (!write_again(journal, job)) {
+        note_result(journal, &job->err);
+        if (job->err.code == 0 && job->commit != NULL)
+            take_over(journal, job);
+        answer(journal);
+        start(journal);
+        journal->config.changed(journal->config.owner);
+    }
     stg_journal_unref(journal);
 }
 
-static bool fill(struct stg_journal *journal, struct journal_job *job)
+static void fill_line(struct journal_job *job)
 {
-    job->all = stg_commits_write(&journal->commits, &job->n_all);
-    if (job->all == NULL)
-        return false;
     job->n = job->commit != NULL
                  ? stg_commits_write_commit(job->lane, job->commit, job->line)
                  : stg_commits_write_attempt(job->lane, job->attempt, job->line);
-    return true;
 }
 
 /* Judges jobs until one has to be written. */
@@ -233,19 +258,12 @@ static void start(struct stg_journal *journal)
 {
     while (journal->first != NULL && !journal->is_working) {
         struct journal_job *job = journal->first;
-        int rc = judge(journal, job, &job->err);
-        if (rc == 1 && fill(journal, job)) {
-            journal->is_working = true;
-            journal->n_refs++;
-            ++*journal->config.n_working;
-            journal->work.data = journal;
-            uv_queue_work(journal->config.loop, &journal->work, write_record,
-                          wrote_record);
-            return;
+        if (judge(journal, job, &job->err) != 1) {
+            answer(journal);
+            continue;
         }
-        if (rc == 1)
-            stg_err(&job->err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-        answer(journal);
+        fill_line(job);
+        write_first(journal);
     }
 }
 
@@ -267,14 +285,14 @@ uint64_t stg_journal_begin(struct stg_journal *journal, const char *name)
     struct stg_lane *lane = stg_commits_lane(&journal->commits, name);
     if (lane == NULL)
         return 0;
-    lane->attempt++;
+    uint64_t attempt = stg_lane_begin(&journal->commits, lane);
     struct journal_job *job = lane->n > 0 ? calloc(1, sizeof(*job)) : NULL;
     if (job != NULL) {
         snprintf(job->lane, sizeof(job->lane), "%s", name);
-        job->attempt = lane->attempt;
+        job->attempt = attempt;
         enqueue(journal, job);
     }
-    return lane->attempt;
+    return attempt;
 }
 
 static uint64_t now_ns(void)

@@ -66,6 +66,24 @@ static int refuse_unnamed(const char *name, const struct stg_lane *lane,
         lane->last->tag, name);
 }
 
+/* The commits of the pipeline and those of its clients are of different lanes: a change
+ * of delivery or num_clients must not lead back to the start without a word. */
+static int check_other_lanes(const char *name, const struct stg_commits *commits,
+                             const char *lane, struct stg_err *err)
+{
+    const struct stg_lane *other = commits->lanes;
+    while (other != NULL &&
+           (!has_commits(other) || (other->name[0] == '\0') == (lane[0] == '\0')))
+        other = other->next;
+    if (other == NULL)
+        return 0;
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "pipeline %s has commits of another delivery or num_clients, the last "
+                   "one with tag %s, and none of this one: give the state of the "
+                   "checkpoint that was loaded (`stagerctl delete` forgets the commits)",
+                   name, other->last->tag);
+}
+
 static int refuse_tag(const char *name, const struct stg_lane *lane, const char *tag,
                       struct stg_err *err)
 {
@@ -125,7 +143,10 @@ int stg_commit_resolve(const struct stg_pipeline *pipeline,
     if (has_state)
         return 0;
     int rc = stg_journal_check(journal, err);
-    const struct stg_lane *lane = stg_commits_find(stg_journal_commits(journal), name);
+    const struct stg_commits *commits = stg_journal_commits(journal);
+    const struct stg_lane *lane = stg_commits_find(commits, name);
+    if (rc == 0 && !has_commits(lane) && !request->private_run)
+        rc = check_other_lanes(request->name, commits, name, err);
     if (rc == 0 && !names)
         return has_commits(lane) ? refuse_unnamed(request->name, lane, err) : 0;
     if (rc == 0)
@@ -165,6 +186,7 @@ static void answer(void *arg, const struct stg_err *err)
 {
     struct pending *pending = arg;
     struct stg_reply reply = stg_reply_to(&pending->request);
+    pending->session->commits = false;
     if (err->code < 0)
         stg_session_fail_with(pending->session, &pending->request, err);
     else
@@ -249,6 +271,12 @@ static int commit(struct stg_session *session, const struct stg_request *request
 void stg_serve_commit(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
+    if (session->commits) { /* libstager waits for the answer, or up to a limit */
+        stg_session_fail(session, request->id, -STAGER_UNAVAILABLE,
+                         "an earlier commit of this stream still waits for the disk of "
+                         "state_dir: try again");
+        return;
+    }
     struct pending *pending = calloc(1, sizeof(*pending));
     if (pending == NULL) {
         stg_session_fail(session, request->id, -STAGER_RESOURCE_EXHAUSTED,
@@ -257,6 +285,7 @@ void stg_serve_commit(struct stg_session *session, const struct stg_request *req
     }
     pending->session = session;
     pending->request = (struct stg_request){.id = request->id, .kind = request->kind};
+    session->commits = true;
     stg_session_hold(session);
     if (commit(session, request, pending, &err) < 0)
         answer(pending, &err);

@@ -2,10 +2,14 @@
  *
  * Loaded before libc: the process is killed at an fsync. The file $STG_DIE_AT holds the
  * number of calls until then, and "before" or "after" the disk has the bytes; or "hold":
- * the call makes $STG_DIE_AT.held and waits until the first file is gone.
+ * the call makes $STG_DIE_AT.held and waits until the first file is gone; or "fail": the
+ * call returns EIO. "0 readonly": a file of commits is opened for writing only once that
+ * file is gone.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +49,38 @@ __attribute__((visibility("default"))) int fsync(int fd)
         nanosleep(&tick, NULL);
     if (dies && strcmp(when, "before") == 0)
         kill(getpid(), SIGKILL);
+    errno = EIO;
+    if (dies && strcmp(when, "fail") == 0)
+        return -1;
     int rc = (int)syscall(SYS_fsync, fd);
     if (dies && !holds)
         kill(getpid(), SIGKILL);
     return rc;
+}
+
+static bool is_readonly(const char *path)
+{
+    char text[32] = "";
+    int fd = strstr(path, "/commits/") != NULL && getenv("STG_DIE_AT") != NULL
+                 ? (int)syscall(SYS_openat, AT_FDCWD, getenv("STG_DIE_AT"), O_RDONLY)
+                 : -1;
+    if (fd >= 0) {
+        if (read(fd, text, sizeof(text) - 1) < 0)
+            text[0] = '\0';
+        close(fd);
+    }
+    return strcmp(text, "0 readonly") == 0;
+}
+
+__attribute__((visibility("default"))) int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    if ((flags & O_ACCMODE) != O_RDONLY && is_readonly(path)) {
+        errno = EROFS;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }

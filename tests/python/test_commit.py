@@ -39,6 +39,23 @@ class Case(case.Case):
     def step(ranks):
         return [int(rank.next()["value"][0]) for rank in ranks]
 
+    def start_with_shim(self):
+        """Starts the daemon with an fsync that the file it returns rules."""
+        if not SHIM:
+            self.skipTest("no shim: run by meson")
+        flag = os.path.join(self.daemon.folder, "die-at")
+        os.environ.update(LD_PRELOAD=SHIM, STG_DIE_AT=flag)
+        try:
+            self.daemon.start()
+        finally:
+            del os.environ["LD_PRELOAD"], os.environ["STG_DIE_AT"]
+        return flag
+
+    @staticmethod
+    def rule(flag, text):
+        with open(flag, "w", encoding="ascii") as file:
+            file.write(text)
+
 
 class Commit(Case):
     def test_a_tag_resumes_after_its_state(self):
@@ -275,18 +292,6 @@ class Crashes(Case):
         self.daemon.process.wait()
         self.daemon.start()
 
-    def start_with_shim(self):
-        """Starts the daemon with an fsync that the file it returns rules."""
-        if not SHIM:
-            self.skipTest("no shim: run by meson")
-        flag = os.path.join(self.daemon.folder, "die-at")
-        os.environ.update(LD_PRELOAD=SHIM, STG_DIE_AT=flag)
-        try:
-            self.daemon.start()
-        finally:
-            del os.environ["LD_PRELOAD"], os.environ["STG_DIE_AT"]
-        return flag
-
     def test_a_slow_disk_delays_no_other_request(self):
         """An open of the same pipeline waits for the commit; other requests and batches do not."""
         self.make()
@@ -296,8 +301,7 @@ class Crashes(Case):
         opened = []
         with stager.open(self.name) as stream, stager.open(other) as beside:
             values(stream, 2)
-            with open(flag, "w", encoding="ascii") as file:
-                file.write("0 hold")
+            self.rule(flag, "0 hold")
             committing = threading.Thread(target=stream.commit, args=(stream.state_dict(), "two"))
             committing.start()
             case.wait_until(lambda: os.path.exists(flag + ".held"))
@@ -343,8 +347,7 @@ class Crashes(Case):
             begin = stream.state_dict()["position"]
             values(stream, 2)
             state, tag = stream.state_dict(), f"round-{round_}"
-            with open(flag, "w", encoding="ascii") as file:
-                file.write(f"{at} {when}")
+            self.rule(flag, f"{at} {when}")
             try:
                 stream.commit(state, tag)
                 acknowledged = True
@@ -428,6 +431,55 @@ class Trouble(Case):
             stream.commit(stream.state_dict(), "four")
             self.assertEqual(stager.status(self.name)["commit_problem"], "")
         self.assertEqual(self.tags(), ["one", "four"])
+
+    def test_a_failing_disk_stops_commits_and_nothing_else(self):
+        self.make()
+        self.daemon.stop()
+        flag = self.start_with_shim()
+        with stager.open(self.name) as stream:
+            values(stream, 1)
+            stream.commit(stream.state_dict(), "one")
+            for rule, error, text in (("0 fail", stager.UnavailableError, "Input/output error"),
+                                      ("0 readonly", stager.PermissionDeniedError, "Read-only file system")):
+                before = self.tags()
+                taken = values(stream, 1)
+                self.rule(flag, rule)
+                with self.assertRaisesRegex(error, f"{self.name}.journal: {text}"):
+                    stream.commit(stream.state_dict(), rule[2:])
+                self.assertEqual(self.tags(), before)
+                self.assertIn(text, stager.status(self.name)["commit_problem"])
+                self.assertIn("warning: no commit is stored", self.daemon.ctl("status", self.name).decode())
+                self.assertEqual(values(stream, 2), [taken[0] + 1, taken[0] + 2])
+                os.unlink(flag)
+                stream.commit(stream.state_dict(), f"after-{rule[2:]}")
+                self.assertEqual(stager.status(self.name)["commit_problem"], "")
+        before = stager.commits(self.name)
+        self.assertEqual([c["tag"] for c in before], ["one", "after-fail", "after-readonly"])
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        self.daemon.start()
+        self.assertEqual(stager.commits(self.name), before)
+
+    def test_another_delivery_does_not_lead_back_to_the_start(self):
+        """Its commits are of other clients, so that there is none to resume from."""
+        self.make()
+        with stager.open(self.name) as stream:
+            values(stream, 3)
+            stream.commit(stream.state_dict(), "three")
+            state = stream.state_dict()
+        stager.apply(json.dumps({"name": self.name, "dataset": [{"range": {"stop": 100}}, {"batch": {
+            "batch_size": 1, "drop_remainder": False}}], "staged": {"delivery": "broadcast", "num_clients": 2}}),
+                     replace=True)
+        for at in ({}, {"resume": "current"}):
+            with self.assertRaisesRegex(stager.FailedPreconditionError,
+                                        "has commits of another delivery or num_clients, the last one with tag three"):
+                stager.open(self.name, client_id="a", **at)
+        with stager.open(self.name, client_id="a", state=state) as stream:
+            stream.commit(state, "three")
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "and none of this one"):
+            stager.open(self.name, client_id="b", resume="current")
+        with stager.open(self.name, client_id="a", resume="current") as stream:
+            self.assertEqual(stream.state_dict(), state)
 
     def test_damage_in_the_middle_costs_one_commit_and_is_logged(self):
         self.make()

@@ -2,11 +2,13 @@
  *
  * States in C: a stream that opens at the state of another goes on after it.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/stream/stream.h"
 #include "tests/check.h"
 #include "tests/system/fixture.h"
 
@@ -156,11 +158,48 @@ static void a_commit_needs_a_stream_and_the_list_a_right(void)
     fixture_finish(&fixture);
 }
 
+/* The journal is a FIFO for a while, whose opening waits: a disk that hangs. */
+static void a_stream_has_one_commit_at_a_time_at_the_disk(void)
+{
+    struct fixture fixture;
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    char state[STAGER_STATE_BYTES], path[256];
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, 8, "");
+    struct stager_stream *stream = open_resumed(&fixture, "current", 0);
+    fixture_expect_value(stream, 0);
+    CHECK_INT(stager_state(stream, state, sizeof(state)), 0);
+    CHECK_INT(stager_commit(stream, state, "one"), 0);
+    snprintf(path, sizeof(path), "%s/home/state/commits/p.journal", fixture.dir);
+    CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+    struct stg_request request = {
+        .kind = STG_REQUEST_COMMIT, .state = state, .tag = "two"};
+    CHECK_INT(stg_client_call(stream->client, &request, 0, &reply, NULL, 0, NULL, &err),
+              -STAGER_DEADLINE_EXCEEDED);
+    for (int i = 0; i < 100; i++) {
+        CHECK_INT(stager_commit(stream, state, "three"), -STAGER_UNAVAILABLE);
+        CHECK_CONTAINS(stager_error_text(stream), "an earlier commit of this stream");
+    }
+    fixture_expect_value(stream, 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC); /* the disk answers */
+    int rc = -STAGER_UNAVAILABLE;
+    while (rc == -STAGER_UNAVAILABLE)
+        rc = stager_commit(stream, state, "three");
+    CHECK_INT(rc, 0);
+    close(fd);
+    stager_close(stream);
+    open_resumed(&fixture, "tag:none", -STAGER_NOT_FOUND);
+    CHECK_CONTAINS(stager_error_text(NULL), "the last ones: one two three");
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_stream_goes_on_at_every_state_of_another),
     TEST(a_rank_gets_its_batch_whatever_the_order_of_joining),
     TEST(a_commit_is_where_a_stream_resumes),
     TEST(a_commit_needs_a_stream_and_the_list_a_right),
+    TEST(a_stream_has_one_commit_at_a_time_at_the_disk),
 };
 
 TEST_MAIN(tests)

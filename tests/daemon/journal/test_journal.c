@@ -4,6 +4,7 @@
  * no wrong state, the file stays bounded, and a full disk is an error of the commit
  * alone.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,27 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 #include "tests/failalloc.h"
+
+/* ---- fsync ---- */
+
+static struct {
+    int n_files, n_folders;         /* synced */
+    int fails_files, fails_folders; /* with this errno */
+    bool skips;                     /* the disk */
+} syncs;
+
+/* In place of libc's. */
+int fsync(int fd)
+{
+    struct stat st;
+    CHECK(fstat(fd, &st) == 0);
+    bool is_folder = S_ISDIR(st.st_mode);
+    *(is_folder ? &syncs.n_folders : &syncs.n_files) += 1;
+    errno = is_folder ? syncs.fails_folders : syncs.fails_files;
+    if (errno != 0)
+        return -1;
+    return syncs.skips ? 0 : (int)syscall(SYS_fsync, fd);
+}
 
 static struct stg_state state_of(uint64_t k)
 {
@@ -81,6 +104,20 @@ static void the_lane_without_commits_is_forgotten_first(void)
     put(&commits, "one more", 1, 1);
     CHECK(stg_commits_find(&commits, "kept") == NULL);
     CHECK_INT(commits.n_lanes, STG_COMMITS_LANES);
+    stg_commits_finish(&commits);
+}
+
+static void an_attempt_has_no_number_of_a_lane_that_was_forgotten(void)
+{
+    struct stg_commits commits = {0};
+    char name[32];
+    uint64_t old = stg_lane_begin(&commits, stg_commits_lane(&commits, "a"));
+    for (int i = 0; i < STG_COMMITS_LANES; i++) {
+        snprintf(name, sizeof(name), "lane-%d", i);
+        put(&commits, name, 1, 1);
+    }
+    CHECK(stg_commits_find(&commits, "a") == NULL);
+    CHECK(stg_lane_begin(&commits, stg_commits_lane(&commits, "a")) > old);
     stg_commits_finish(&commits);
 }
 
@@ -229,10 +266,13 @@ static int write_one(struct stg_journal_file *file, struct stg_commits *commits,
     char line[STG_COMMITS_LINE_BYTES];
     size_t n_all;
     struct stg_commit *commit = commit_of(k, 1);
-    char *all = stg_commits_write(commits, &n_all);
     size_t n = stg_commits_write_commit("", commit, line);
-    int rc = stg_journal_file_write(file, line, n, all, n_all, err);
-    free(all);
+    int rc = stg_journal_file_write(file, line, n, NULL, 0, err);
+    if (rc == 1) {
+        char *all = stg_commits_write(commits, &n_all);
+        rc = stg_journal_file_write(file, line, n, all, n_all, err);
+        free(all);
+    }
     if (rc == 0)
         stg_lane_put(commits, stg_commits_lane(commits, ""), commit);
     else
@@ -325,6 +365,75 @@ static void a_commit_after_damage_is_found(void)
     check_restart(&commits);
     CHECK(unlink(file.path) == 0);
     CHECK_OK(write_one(&file, &commits, 6, &err), err);
+    check_restart(&commits);
+    close_file(&file, &commits);
+}
+
+static void a_file_that_is_cut_at_any_byte_takes_the_next_commit(void)
+{
+    char text[N_RECORDS * STG_COMMITS_LINE_BYTES];
+    size_t ends[N_RECORDS], n = write_text(text, ends);
+    char path[256];
+    stg_log_set_level(STG_LOG_ERROR);
+    syncs.skips = true;
+    CHECK(mkdir(stg_test_path("commits"), 0700) == 0);
+    snprintf(path, sizeof(path), "%s", stg_test_path("commits/p.journal"));
+    for (size_t cut = 0; cut <= n; cut++) {
+        struct stg_journal_file file;
+        struct stg_commits commits;
+        struct stg_err err = {0};
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        CHECK(fd >= 0 && write(fd, text, cut) == (ssize_t)cut);
+        close(fd);
+        open_file(&file, &commits);
+        CHECK(!file.must_rewrite); /* a cut is no damage */
+        CHECK_OK(write_one(&file, &commits, 9, &err), err);
+        check_restart(&commits);
+        close_file(&file, &commits);
+    }
+}
+
+/* A process may have died between a rename and the sync of the folder. */
+static void the_first_append_syncs_the_folders_again(void)
+{
+    struct stg_journal_file file;
+    struct stg_commits commits;
+    struct stg_err err = {0};
+    open_file(&file, &commits);
+    CHECK_OK(write_one(&file, &commits, 0, &err), err);
+    CHECK_INT(syncs.n_folders, 2); /* commits, and state_dir that has it */
+    close_file(&file, &commits);
+    open_file(&file, &commits);
+    syncs.fails_folders = EIO;
+    CHECK_INT(write_one(&file, &commits, 1, &err), -STAGER_UNAVAILABLE);
+    check_restart(&commits);
+    syncs.fails_folders = 0;
+    syncs.n_folders = 0;
+    CHECK_OK(write_one(&file, &commits, 1, &err), err);
+    CHECK_INT(syncs.n_folders, 2);
+    CHECK_OK(write_one(&file, &commits, 2, &err), err);
+    CHECK_INT(syncs.n_folders, 2);
+    check_restart(&commits);
+    close_file(&file, &commits);
+}
+
+static void an_fsync_that_fails_leaves_no_commit(void)
+{
+    struct stg_journal_file file;
+    struct stg_commits commits;
+    struct stg_err err = {0};
+    open_file(&file, &commits);
+    CHECK_OK(write_one(&file, &commits, 0, &err), err);
+    for (int i = 0; i < 2; i++) { /* of an append, then of a rewrite */
+        syncs.fails_files = EIO;
+        CHECK_INT(write_one(&file, &commits, 1, &err), -STAGER_UNAVAILABLE);
+        CHECK_CONTAINS(err.text, "commits/p.journal: Input/output error");
+        CHECK(file.must_rewrite);
+        check_restart(&commits);
+    }
+    syncs.fails_files = 0;
+    CHECK_OK(write_one(&file, &commits, 1, &err), err);
+    CHECK(!file.must_rewrite);
     check_restart(&commits);
     close_file(&file, &commits);
 }
@@ -593,6 +702,52 @@ static int commit_and_read(void *owner)
     return rc;
 }
 
+static int create(void *owner)
+{
+    struct daemon daemon = {0};
+    struct stg_err err = {0};
+    struct stg_journal_config config = {.loop = &daemon.loop,
+                                        .state_dir = owner,
+                                        .name = "p",
+                                        .n_working = &daemon.n_working,
+                                        .changed = note_change,
+                                        .owner = &daemon.answers};
+    uv_loop_init(&daemon.loop);
+    int rc = stg_journal_create(&config, &daemon.journal, &err);
+    uint64_t n_failed = stg_failalloc_off();
+    if (rc == 0)
+        rc = stg_journal_check(daemon.journal, &err);
+    if (daemon.journal != NULL) {
+        stg_journal_begin(daemon.journal, "");
+        uv_run(&daemon.loop, UV_RUN_DEFAULT);
+        stg_journal_unref(daemon.journal);
+    }
+    uv_loop_close(&daemon.loop);
+    CHECK(n_failed == 0 || rc == -STAGER_RESOURCE_EXHAUSTED);
+    return rc;
+}
+
+/* An attempt that begins meanwhile does not replace the file by half of it. */
+static void a_journal_that_memory_did_not_suffice_to_read_stays_as_it_is(void)
+{
+    char state_dir[256];
+    struct daemon daemon;
+    snprintf(state_dir, sizeof(state_dir), "%s", stg_test_path(""));
+    stg_log_set_level(STG_LOG_ERROR);
+    start(&daemon);
+    for (uint64_t k = 0; k < 3; k++)
+        ask(&daemon, k == 0 ? "a" : k == 1 ? "b" : "c", k, 1);
+    stop(&daemon);
+    int rc = -1;
+    for (uint64_t n = 1; rc < 0; n++) {
+        stg_failalloc_once(n);
+        rc = create(state_dir);
+        start(&daemon);
+        CHECK_INT(lane_of(&daemon)->n, 3);
+        stop(&daemon);
+    }
+}
+
 static void memory_that_runs_out_is_an_error_of_the_commit(void)
 {
     char state_dir[256];
@@ -606,12 +761,16 @@ static void memory_that_runs_out_is_an_error_of_the_commit(void)
 static const struct stg_test tests[] = {
     TEST(only_the_last_sixteen_tags_are_kept),
     TEST(the_lane_without_commits_is_forgotten_first),
+    TEST(an_attempt_has_no_number_of_a_lane_that_was_forgotten),
     TEST(a_tag_is_printable_ascii_without_a_space),
     TEST(what_is_written_is_read),
     TEST(a_text_that_is_cut_at_any_byte_is_its_whole_records),
     TEST_SLOW(a_flipped_bit_costs_at_most_its_record, 60),
     TEST_SLOW(a_file_stays_short_however_many_commits, 120),
     TEST(a_commit_after_damage_is_found),
+    TEST_SLOW(a_file_that_is_cut_at_any_byte_takes_the_next_commit, 60),
+    TEST(the_first_append_syncs_the_folders_again),
+    TEST(an_fsync_that_fails_leaves_no_commit),
     TEST(a_full_disk_is_an_error_of_the_commit_alone),
     TEST(a_folder_that_may_not_be_written_is_named),
     TEST(commits_of_one_tag_at_once_have_some_order),
@@ -619,6 +778,7 @@ static const struct stg_test tests[] = {
     TEST(a_commit_whose_answer_was_lost_is_committed_again),
     TEST(a_journal_that_was_removed_stays_so),
     TEST(a_journal_that_cannot_be_read_is_never_taken_for_none),
+    TEST(a_journal_that_memory_did_not_suffice_to_read_stays_as_it_is),
     TEST(memory_that_runs_out_is_an_error_of_the_commit),
 };
 
