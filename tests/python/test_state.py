@@ -305,10 +305,10 @@ class Resume(Case):
             some(stream, 3)
             self.assertEqual(json.dumps(state), text)
             self.assertLessEqual(len(text), 1024)
-            begin = time.perf_counter()
+            begin = time.process_time()  # of a busy machine, other programs' time does not count
             for _ in range(1000):
                 stream.state_dict()
-            self.assertLess((time.perf_counter() - begin) / 1000, 0.001 * case.SLOW)
+            self.assertLess((time.process_time() - begin) / 1000, 0.001 * case.SLOW)
             self.assertEqual(stream.get_state(), stream.state_dict())
             stream.set_state(state)
             self.assertEqual(stream.state_dict(), state)

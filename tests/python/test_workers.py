@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from unittest import mock
@@ -144,6 +145,18 @@ def slow(batch):
     time.sleep(0.2)
     return batch
 
+def four_at_once(batch):
+    # Returns once the calls of this batch and of its three neighbours are all in flight.
+    index = int(batch["value"][0]) // len(batch["value"])
+    folder, limit = os.environ["CALLS"], time.monotonic() + float(os.environ["CALLS_SECONDS"])
+    open(os.path.join(folder, str(index)), "w").close()
+    four = {str(i) for i in range(index // 4 * 4, index // 4 * 4 + 4)}
+    while not four <= set(os.listdir(folder)):
+        if time.monotonic() > limit:
+            raise TimeoutError("calls of four batches were not in flight at once: " + str(os.listdir(folder)))
+        time.sleep(0.001)
+    return batch
+
 def pid(batch):
     return {"value": np.full_like(batch["value"], os.getpid())}
 
@@ -237,6 +250,14 @@ class WorkerCase(case.Case):
         stager.apply(dataset.staged(name=name, **staged))
         with stager.open(name, workers=n_workers) as stream:
             return [self.taken(stream) for _ in range(passes)]
+
+    def calls_are_counted(self):
+        """For four_at_once: a call in flight is a file in a folder."""
+        folder = tempfile.mkdtemp(dir=self.daemon.folder)
+        calls = {"CALLS": folder, "CALLS_SECONDS": str(20 * case.SLOW)}
+        patched = mock.patch.dict(os.environ, calls)
+        patched.start()
+        self.addCleanup(patched.stop)
 
     def one_is_lost(self, function, text, **arguments):
         """The batch of 4 and 5 is an error item, every other batch arrives, and a new worker registers."""
@@ -352,10 +373,9 @@ class Behind(WorkerCase):
         self.assertIsInstance(got[2], stager.AbortedError)
 
     def test_as_many_work_as_there_are_threads(self):
-        began = time.monotonic()
-        got = self.drained(self.function("slow", n=32).rebatch(4), num_threads=4, n_workers=4)
+        self.calls_are_counted()
+        got = self.drained(self.function("four_at_once", n=32).rebatch(4), num_threads=4, n_workers=4)
         self.assertEqual(got, [np.arange(32).reshape(8, 4).tolist()])
-        self.assertLess(time.monotonic() - began, 2.4 * case.SLOW)  # one by one it takes 3.2 s, and workers start
 
     def test_a_pass_may_end_before_what_was_begun(self):
         self.assertEqual(self.drained(self.function("same").take(1), passes=3), 3 * [[[0, 1]]])
@@ -443,12 +463,10 @@ class Values(WorkerCase):
             self.assertEqual(self.taken(stream)[1], [2, 3])
 
     def test_order_is_kept_and_as_many_work_as_there_are_threads(self):
-        name = self.calling("slow", stop=16, staged={"num_threads": 4})
+        self.calls_are_counted()
+        name = self.calling("four_at_once", stop=16, staged={"num_threads": 4})
         with stager.open(name) as stream:  # as many workers as threads
-            wait_until(lambda: self.status()["workers"] == 4)
-            began = time.monotonic()
             self.assertEqual(self.taken(stream), [[i, i + 1] for i in range(0, 16, 2)])
-            self.assertLess(time.monotonic() - began, 1.2 * case.SLOW)  # alone it takes 1.6 s
 
     def test_a_worker_may_print(self):
         program = Program(self.daemon, f"""
@@ -879,9 +897,7 @@ class Stop(WorkerCase):
             self.assertEqual(stream.next()["value"].tolist(), [0, 1])
             stream.next().release()
             wait_until(lambda: self.status()["in_hand"] == 1)
-            began = time.monotonic()
-            self.assertEqual(self.daemon.stop(), 0)
-            self.assertLess(time.monotonic() - began, 3 * case.SLOW)
+            self.assertEqual(self.daemon.stop(), 0)  # the call takes 1000 s
             with self.assertRaises(stager.UnavailableError):
                 while True:
                     stream.next()

@@ -124,12 +124,10 @@ static void a_killed_daemon_is_unavailable_at_once_and_batches_stay_readable(voi
     struct stager_batch *in_hand = fixture_take(a), *batch;
     fixture_kill(&fixture);
 
-    int64_t began = now_millis();
     int rc;
-    while ((rc = stager_next(b, 10000, &batch)) == 0)
+    while ((rc = stager_next(b, -1, &batch)) == 0)
         stager_release(batch);
     CHECK_INT(rc, -STAGER_UNAVAILABLE);
-    CHECK(now_millis() - began < 5000); /* not at the deadline */
     fixture_check_pad(in_hand);
 
     fixture_restart(&fixture); /* the same folders: a clean start, pipelines known */
@@ -180,7 +178,7 @@ static void no_daemon_is_said_at_once_with_the_cure(void)
     struct stager *client;
     int64_t began = now_millis();
     CHECK_INT(stager_connect("/nonexistent/stager", &client), -STAGER_UNAVAILABLE);
-    CHECK(now_millis() - began < 5000); /* not at a deadline */
+    CHECK(now_millis() - began < fixture_millis(5000)); /* not at a deadline */
     CHECK_CONTAINS(stager_error_text(NULL),
                    "cannot reach stagerd at /nonexistent/stager/attach.sock");
     CHECK_CONTAINS(stager_error_text(NULL), "start");
