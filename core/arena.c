@@ -18,18 +18,18 @@ struct extent {
 /* words: a bit a granule, 1 taken; bits beyond n_granules are 1 for ever.
  * full: a bit a word, 1 when all its granules are taken, so that a search in a full arena
  * passes 4096 granules at a step; bits beyond n_words are 1 for ever.
- * ids: the ids of dead extents, a stack of n_ids. */
+ * alive: a bit an extent, 1 while it is alive; bits beyond max_extents are 1 for ever. An
+ * extent gets the least free id: what is free does not depend on the order of frees. */
 struct stg_arena {
     uint32_t n_granules;
     uint32_t n_free;
     uint32_t slot; /* granules; 0: no slots */
     uint32_t n_words;
     uint32_t max_extents;
-    uint32_t n_ids;
     uint64_t *words;
     uint64_t *full;
     struct extent *extents;
-    uint32_t *ids;
+    uint64_t *alive;
 };
 
 /* The bits [from, to) of one word. */
@@ -144,21 +144,22 @@ int stg_arena_create(uint64_t bytes, uint32_t max_extents, struct stg_arena **re
         goto fail;
     arena->n_granules = arena->n_free = (uint32_t)n;
     arena->n_words = (uint32_t)((n + WORD_BITS - 1) / WORD_BITS);
-    arena->max_extents = arena->n_ids = max_extents;
+    arena->max_extents = max_extents;
     uint32_t n_full = (arena->n_words + WORD_BITS - 1) / WORD_BITS;
+    uint32_t n_alive = (max_extents + WORD_BITS - 1) / WORD_BITS;
     arena->words = calloc(arena->n_words, sizeof(*arena->words));
     arena->full = calloc(n_full, sizeof(*arena->full));
     arena->extents = calloc(max_extents, sizeof(*arena->extents));
-    arena->ids = calloc(max_extents, sizeof(*arena->ids));
+    arena->alive = calloc(n_alive, sizeof(*arena->alive));
     if (arena->words == NULL || arena->full == NULL || arena->extents == NULL ||
-        arena->ids == NULL)
+        arena->alive == NULL)
         goto fail;
     if (n % WORD_BITS != 0)
         arena->words[arena->n_words - 1] = mask((uint32_t)(n % WORD_BITS), WORD_BITS);
     if (arena->n_words % WORD_BITS != 0)
         arena->full[n_full - 1] = mask(arena->n_words % WORD_BITS, WORD_BITS);
-    for (uint32_t i = 0; i < max_extents; i++)
-        arena->ids[i] = max_extents - 1 - i;
+    if (max_extents % WORD_BITS != 0)
+        arena->alive[n_alive - 1] = mask(max_extents % WORD_BITS, WORD_BITS);
     *ret = arena;
     return 0;
 
@@ -175,7 +176,7 @@ void stg_arena_destroy(struct stg_arena *arena)
     free(arena->words);
     free(arena->full);
     free(arena->extents);
-    free(arena->ids);
+    free(arena->alive);
     free(arena);
 }
 
@@ -197,7 +198,8 @@ int stg_arena_reserve(struct stg_arena *arena, uint64_t bytes, uint32_t *ret)
     uint64_t n = granules(bytes);
     if (n > (arena->slot > 0 ? arena->slot : arena->n_granules))
         return -STAGER_INVALID_ARGUMENT;
-    if (arena->n_ids == 0 || n > arena->n_free)
+    uint32_t id = next_zero(arena->alive, 0, arena->max_extents);
+    if (id == arena->max_extents || n > arena->n_free)
         return -STAGER_RESOURCE_EXHAUSTED;
     uint32_t start = find(arena, (uint32_t)n);
     if (start == arena->n_granules)
@@ -205,7 +207,7 @@ int stg_arena_reserve(struct stg_arena *arena, uint64_t bytes, uint32_t *ret)
 
     set_bits(arena, start, (uint32_t)n, true);
     arena->n_free -= (uint32_t)n;
-    uint32_t id = arena->ids[--arena->n_ids];
+    arena->alive[id / WORD_BITS] |= 1ull << id % WORD_BITS;
     arena->extents[id] = (struct extent){.start = start, .n = (uint32_t)n};
     *ret = id;
     return 0;
@@ -239,7 +241,7 @@ void stg_arena_free(struct stg_arena *arena, uint32_t id)
     struct extent *extent = alive(arena, id);
     give_back(arena, extent->start, extent->n);
     extent->n = 0;
-    arena->ids[arena->n_ids++] = id;
+    arena->alive[id / WORD_BITS] &= ~(1ull << id % WORD_BITS);
 }
 
 uint64_t stg_arena_offset(const struct stg_arena *arena, uint32_t id)
@@ -276,13 +278,14 @@ static uint32_t count_free(const struct stg_arena *arena)
 int stg_arena_verify(const struct stg_arena *arena, struct stg_err *err)
 {
     uint64_t in_extents = 0;
-    uint32_t dead = 0;
     for (uint32_t i = 0; i < arena->max_extents; i++) {
         const struct extent *extent = &arena->extents[i];
-        if (extent->n == 0) {
-            dead++;
+        bool is_alive = arena->alive[i / WORD_BITS] >> i % WORD_BITS & 1;
+        if (is_alive != (extent->n > 0))
+            return stg_err(err, -STAGER_INTERNAL, "arena: extent %" PRIu32 " is %salive",
+                           i, is_alive ? "" : "not ");
+        if (!is_alive)
             continue;
-        }
         uint32_t end = extent->start + extent->n;
         in_extents += extent->n;
         if (end > arena->n_granules || next_free(arena, extent->start) < end)
@@ -293,13 +296,11 @@ int stg_arena_verify(const struct stg_arena *arena, struct stg_err *err)
                            "arena: extent %" PRIu32 " crosses a slot", i);
     }
     uint32_t n_free = count_free(arena);
-    if (dead != arena->n_ids || n_free != arena->n_free ||
-        in_extents + n_free != arena->n_granules)
+    if (n_free != arena->n_free || in_extents + n_free != arena->n_granules)
         return stg_err(err, -STAGER_INTERNAL,
-                       "arena: %" PRIu32 " dead of %" PRIu32 " ids, %" PRIu32
-                       " free of %" PRIu32 ", %" PRIu64 " in extents, of %" PRIu32,
-                       dead, arena->n_ids, n_free, arena->n_free, in_extents,
-                       arena->n_granules);
+                       "arena: %" PRIu32 " free of %" PRIu32 ", %" PRIu64
+                       " in extents, of %" PRIu32,
+                       n_free, arena->n_free, in_extents, arena->n_granules);
     for (uint32_t w = 0; w < arena->n_words; w++) {
         bool is_full = arena->full[w / WORD_BITS] >> w % WORD_BITS & 1;
         if (is_full != (arena->words[w] == UINT64_MAX))

@@ -92,6 +92,15 @@ int fiber_choose(int n, bool (*enabled)(void *arg, int i), void *arg, const char
     return yield();
 }
 
+int fiber_choose_afresh(int n, bool (*enabled)(void *arg, int i), void *arg,
+                        const char *what)
+{
+    region->fibers[running].is_afresh = true;
+    int answer = fiber_choose(n, enabled, arg, what);
+    region->fibers[running].is_afresh = false;
+    return answer;
+}
+
 /* The next actions of a fiber: values below n continue it with that answer, 0 continues
  * it, 1 times it out. */
 static int answers_of(const struct fiber *fiber, int *ret)
@@ -221,6 +230,7 @@ static void run_step(const struct step *step)
 {
     struct fiber *fiber = &region->fibers[step->fiber];
     fiber->answer = step->answer;
+    region_clear_below(fiber);
     running = step->fiber;
     swapcontext(&scheduler, &fiber->context);
     running = -1;
@@ -265,9 +275,8 @@ static void end(void)
  * state. */
 static uint64_t follow(struct level *level, const struct step *step, bool *ret_moved)
 {
-    run_step(step);
     depth++; /* for the trace */
-    current->check();
+    run_step(step);
     depth--;
     uint64_t hash = state_hash();
     *ret_moved = hash != level->hash;

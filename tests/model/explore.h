@@ -41,6 +41,11 @@ bool fiber_block(bool (*ready)(void *arg), void *arg, bool may_time_out,
 /* Returns any number below n for which enabled(arg, i) is true. */
 int fiber_choose(int n, bool (*enabled)(void *arg, int i), void *arg, const char *what);
 
+/* The same, of a fiber that reads nothing of its stack after the choice: its stack is
+ * then no part of the state. */
+int fiber_choose_afresh(int n, bool (*enabled)(void *arg, int i), void *arg,
+                        const char *what);
+
 /* Never runs the fiber again, whatever its state: its process was killed. */
 void fiber_kill(int fiber);
 
@@ -49,13 +54,11 @@ void fiber_kill(int fiber);
 struct scenario {
     const char *name;
     void (*set_up)(void);
-    /* Checks the invariants after every step. Reports through explore_fail. */
-    void (*check)(void);
     /* Called in a state where no further step exists (or only steps that change nothing).
-     * Returns whether the program may rest there. */
+     * Fails through explore_fail unless the program may rest there. */
     void (*at_rest)(void);
-    /* Called before and after the state is hashed. Evens out irrelevant differences, such
-     * as counters that only grow. NULL: none. */
+    /* Called before and after the state is hashed. Evens out differences that no later
+     * step depends on, such as counters for reports. NULL: none. */
     void (*canonical)(bool before);
     /* Returns whether one more wait with a deadline may time out. NULL: never. */
     bool (*time_left)(void);
@@ -78,7 +81,7 @@ void explore(const struct scenario *scenario, struct explored *ret);
  */
 bool explore_inside(void);
 
-/* Called from check, at_rest or a fiber. */
+/* Called from at_rest or a fiber. */
 void explore_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #endif

@@ -14,7 +14,7 @@
 #include "tests/model/wrap.h"
 
 #define MAX_TRAINERS 2
-#define MAX_GOT 24
+#define MAX_ITEMS 64
 
 struct player {
     struct stager_stream stream;
@@ -24,11 +24,9 @@ struct player {
     int fiber;
     bool attached, closing, killed;
     bool wants_in; /* comes_back: the loop opens it */
-    int n_got, n_ends, end_code;
-    struct {
-        uint64_t number;
-        bool redelivered;
-    } got[MAX_GOT];
+    int end_code;
+    uint64_t next;  /* the least number that may come without a mark */
+    uint64_t items; /* that it got, a bit each */
 };
 
 /* Lies in the region. */
@@ -37,6 +35,7 @@ struct play {
     struct player players[MAX_TRAINERS];
     bool sweep_wanted, armed, stopped, aborted;
     int kills_left, tunes_left;
+    uint64_t items, unmarked; /* that any got, and without a mark; a bit each */
 };
 
 static const struct cast *cast;
@@ -46,11 +45,48 @@ static struct stg_budget budget;
 
 /* ---- trainers ---- */
 
+static bool is_broadcast(void)
+{
+    return definition->spec->staged.delivery == STG_DELIVERY_BROADCAST;
+}
+
+/* Each trainer sees rising numbers, except for redelivered items. Split: an item occurs
+ * twice only if it is marked as redelivered. Checked here, so that the order in which
+ * items came is no part of the state. */
 static void note_batch(struct player *player, const struct stager_batch *batch)
 {
-    CHECK(player->n_got < MAX_GOT);
-    player->got[player->n_got].number = batch->leased->number;
-    player->got[player->n_got++].redelivered = batch->leased->redelivered;
+    uint64_t number = batch->leased->number;
+    CHECK(number < MAX_ITEMS);
+    uint64_t bit = UINT64_C(1) << number;
+    if (is_broadcast())
+        player->items |= bit;
+    play->items |= bit;
+    if (batch->leased->redelivered)
+        return;
+    if (number < player->next)
+        explore_fail("trainer %d got %d, and had got %d", (int)(player - play->players),
+                     (int)number, (int)player->next - 1);
+    if ((play->unmarked & bit) != 0 && !is_broadcast())
+        explore_fail("item %d came twice, and was not marked", (int)number);
+    player->next = number + 1;
+    if (!is_broadcast())
+        play->unmarked |= bit;
+}
+
+/* The process has ended, or closed its stream: nothing reads its memory again. */
+static void free_stream(struct player *player)
+{
+    struct stager_stream *stream = &player->stream;
+    if (stream->ring.page == NULL)
+        return; /* it never joined */
+    outside_unmap((void *)(uintptr_t)stream->ring.page);
+    outside_unmap(stream->control.page);
+    free(stream->final_text);
+    free(stream->why);
+    stream->leases = NULL; /* of the player */
+    stg_leases_finish(stream);
+    memset(player->leases, 0, sizeof(player->leases));
+    *stream = (struct stager_stream){0};
 }
 
 static void *trainer_main(void *arg)
@@ -68,12 +104,13 @@ static void *trainer_main(void *arg)
         if (rc != -STAGER_OUT_OF_RANGE)
             break;
         /* the end may be reported again */
-        player->n_ends = (int)player->stream.end_pass + 1;
-        if (player->n_ends >= cast->n_passes)
+        if ((int)player->stream.end_pass + 1 >= cast->n_passes)
             break;
         stager_rewind(&player->stream);
     }
     stg_control_part(&player->stream.control);
+    free_stream(player);
+    player->next = 0;
     player->closing = true;
     return NULL;
 }
@@ -115,6 +152,8 @@ static void map_pages(struct player *player)
     stream->passes = 1;
     stream->ring.page = player->client->ring_segment.base;
     stream->control.page = player->client->control_segment.base;
+    outside_map(player->client->ring_segment.base);
+    outside_map(player->client->control_segment.base);
     stream->segment.base = play->stage->memory.arena.base;
     stream->segment.bytes = play->stage->memory.arena.bytes;
     stream->leases = player->leases;
@@ -207,9 +246,11 @@ static void end_process(struct player *player)
     if (!player->closing) {
         player->killed = true;
         play->kills_left--;
+        player->next = cast->comes_back ? player->next : 0;
     }
     if (player->fiber >= 0)
         fiber_kill(player->fiber);
+    free_stream(player);
     if (player->client != NULL)
         stg_stage_dead(play->stage, player->client);
     player->client = NULL;
@@ -253,7 +294,8 @@ static void tune(void)
 static void *loop_main(void *arg)
 {
     for (;;) {
-        int i = fiber_choose(N_EVENTS * cast->n_trainers, event_enabled, NULL, "loop");
+        int i =
+            fiber_choose_afresh(N_EVENTS * cast->n_trainers, event_enabled, NULL, "loop");
         struct player *player = &play->players[i / N_EVENTS];
         switch (i % N_EVENTS) {
         case EVENT_SWEEP: sweep(); break;
@@ -324,66 +366,11 @@ static void set_up(void)
 
 /* ---- invariants ---- */
 
-static int times_got(uint64_t number, int *ret_marked)
-{
-    int n = 0;
-    *ret_marked = 0;
-    for (int i = 0; i < cast->n_trainers; i++) {
-        const struct player *player = &play->players[i];
-        for (int k = 0; k < player->n_got; k++) {
-            n += player->got[k].number == number;
-            *ret_marked += player->got[k].number == number && player->got[k].redelivered;
-        }
-    }
-    return n;
-}
-
-static bool is_broadcast(void)
-{
-    return definition->spec->staged.delivery == STG_DELIVERY_BROADCAST;
-}
-
 /* If rounds lost a rank for good, the other ranks get ABORTED, whatever remains. */
 static bool is_broken_round(void)
 {
     return definition->spec->staged.delivery == STG_DELIVERY_ROUND_ROBIN &&
            !cast->comes_back && play->kills_left < cast->n_kills;
-}
-
-/* Each trainer sees rising numbers, except for redelivered items. Split: an item occurs
- * twice only if it is marked as redelivered. */
-static void check_order(void)
-{
-    for (int i = 0; i < cast->n_trainers; i++) {
-        const struct player *player = &play->players[i];
-        uint64_t last = 0;
-        for (int k = 0; k < player->n_got; k++) {
-            uint64_t number = player->got[k].number;
-            if (k > 0 && number <= last && !player->got[k].redelivered)
-                explore_fail("trainer %d got %d after %d", i, (int)number, (int)last);
-            if (!player->got[k].redelivered)
-                last = number;
-        }
-    }
-    for (uint64_t number = 0; number < MAX_GOT && !is_broadcast(); number++) {
-        int marked, n = times_got(number, &marked);
-        if (n - marked > 1)
-            explore_fail("item %d came %d times, %d of them marked", (int)number, n,
-                         marked);
-    }
-}
-
-static void check(void)
-{
-    check_order();
-}
-
-static int n_different(const struct player *player)
-{
-    uint32_t seen = 0;
-    for (int k = 0; k < player->n_got; k++)
-        seen |= 1u << player->got[k].number;
-    return __builtin_popcount(seen);
 }
 
 /* Every live trainer received an end or the reason for its absence, and the stage is
@@ -401,8 +388,9 @@ static void at_rest(void)
         if (player->end_code != -STAGER_OUT_OF_RANGE && !stopped && !aborted)
             explore_fail("trainer %d got code %d", i, player->end_code);
         if (is_broadcast() && !stopped && cast->timeouts == 0 &&
-            n_different(player) != cast->n_items * cast->n_passes)
-            explore_fail("trainer %d got %d items", i, n_different(player));
+            __builtin_popcountll(player->items) != cast->n_items * cast->n_passes)
+            explore_fail("trainer %d got %d items", i,
+                         __builtin_popcountll(player->items));
     }
     if (!stg_stage_finished(play->stage))
         explore_fail("the stage does not end");
@@ -421,36 +409,157 @@ static void at_rest(void)
     bool all = !play->stopped && !play->aborted && cast->timeouts == 0 && any_lived &&
                !is_broken_round();
     for (int number = 0; number < cast->n_items * cast->n_passes && all; number++) {
-        int marked;
-        if (times_got((uint64_t)number, &marked) == 0)
+        if ((play->items >> number & 1) == 0)
             explore_fail("item %d is lost", number);
     }
 }
 
-/* A doorbell request is answered or not. The number of requests does not matter, nor how
- * often a trainer slept. */
-static void canonical(bool before)
+/* ---- what is no part of a state ---- */
+
+#define MAX_EVENED 128
+
+/* What was in a field that is evened out while the state is hashed. */
+static struct evened {
+    void *at;
+    size_t n;
+    unsigned char was[sizeof(((struct stg_counts *)0)->last_error)];
+} evened[MAX_EVENED];
+static unsigned n_evened;
+
+/* Writes only what differs: a page of set_up that is written to varies from then on. */
+static void even_to(void *field, size_t n, const void *value)
 {
-    static uint32_t wanted[MAX_TRAINERS], rung[MAX_TRAINERS];
-    static uint64_t sleeps[MAX_TRAINERS];
+    if (memcmp(field, value, n) == 0)
+        return;
+    CHECK(n_evened < MAX_EVENED);
+    struct evened *e = &evened[n_evened++];
+    CHECK(n <= sizeof(e->was));
+    e->at = field;
+    e->n = n;
+    memcpy(e->was, field, n);
+    memcpy(field, value, n);
+}
+
+static const unsigned char zeros[sizeof(evened[0].was)];
+
+#define EVEN_TO(field, value) even_to(&(field), sizeof(field), &(value))
+#define IGNORE(field) even_to(&(field), sizeof(field), zeros)
+
+/* Counters for reports, and when things happened: nothing is decided by them. n_in_hand,
+ * and those by which a line is logged, are left. */
+static void ignore_reports(struct stg_stage *stage)
+{
+    struct stg_counts *counts = &stage->counts;
+    IGNORE(counts->n_made);
+    IGNORE(counts->n_discarded);
+    IGNORE(counts->n_incomplete);
+    IGNORE(counts->n_assigned);
+    IGNORE(counts->n_released);
+    IGNORE(counts->n_redelivered);
+    IGNORE(counts->n_evicted);
+    IGNORE(counts->published_ns);
+    IGNORE(counts->wait_ns);
+    IGNORE(counts->last_error);
+    IGNORE(stage->runners.n_pulls); /* which pull is timed */
+    IGNORE(stage->members.attached_ns);
+    IGNORE(stage->members.waited_ns);
+    IGNORE(stage->members.alone_ns); /* for daemon_wait_ns */
+    IGNORE(stage->buffer.n_acknowledged);
+    IGNORE(stage->buffer.n_lost);
+    IGNORE(stage->buffer.n_discarded);
+    IGNORE(stage->observers.measure->load);
+    IGNORE(stage->observers.measure->marks);
+    IGNORE(stage->observers.measure->is_over);
+}
+
+static void ignore_reports_of(struct stg_client *client)
+{
+    IGNORE(client->n_acknowledged);
+    IGNORE(client->n_released);
+    IGNORE(client->n_redelivered);
+    IGNORE(client->n_given);
+    IGNORE(client->n_lost);
+    IGNORE(client->taken_before);
+    IGNORE(client->wait_ns);
+    IGNORE(client->daemon_wait_ns);
+    IGNORE(client->wait_seen_ns);
+    IGNORE(client->last_error);
+    struct stg_control_page *page = client->control_segment.base;
+    if (page != NULL)
+        IGNORE(page->waiting_since_ns);
+}
+
+/* The last step of the policy was applied at once, and the next one begins empty. */
+static void ignore_step(struct stg_assignments *step)
+{
+    for (uint32_t i = 0; i < step->max; i++)
+        IGNORE(step->all[i]);
+    IGNORE(step->n);
+    IGNORE(step->n_taken);
+    IGNORE(step->front);
+    IGNORE(step->gaps_counted);
+    IGNORE(step->returned);
+    IGNORE(step->is_lost);
+    IGNORE(step->is_deferred);
+    IGNORE(step->discards);
+}
+
+/* A doorbell request is answered or not. The number of requests does not matter, nor a
+ * request to a trainer that has ended. */
+static void even_out_doorbells(struct stg_client *client)
+{
+    struct stg_ring_page *page = client->ring_segment.base;
+    uint32_t wanted = 0;
     for (int i = 0; i < cast->n_trainers; i++) {
         struct stg_ring_reader *ring = &play->players[i].stream.ring;
-        struct stg_ring_page *page = (void *)(uintptr_t)ring->page;
-        if (page == NULL)
-            continue; /* it never joined */
-        if (before) {
-            wanted[i] = atomic_load(&page->doorbell_wanted);
-            rung[i] = ring->doorbell_rung;
-            atomic_store(&page->doorbell_wanted, wanted[i] != rung[i]);
-            ring->doorbell_rung = 0;
-            sleeps[i] = play->players[i].stream.n_sleeps;
-            play->players[i].stream.n_sleeps = 0;
-        } else {
-            atomic_store(&page->doorbell_wanted, wanted[i]);
-            ring->doorbell_rung = rung[i];
-            play->players[i].stream.n_sleeps = sleeps[i];
-        }
+        if (ring->page != page)
+            continue;
+        wanted = atomic_load(&page->doorbell_wanted) != ring->doorbell_rung;
+        IGNORE(ring->doorbell_rung);
     }
+    if (page != NULL)
+        EVEN_TO(page->doorbell_wanted, wanted);
+}
+
+/* A wire matters while the end that a doorbell goes to is open. */
+static void even_out_wire(int i)
+{
+    struct player *player = &play->players[i];
+    struct wire *wire = &outside()->wires[i];
+    if (player->fiber >= 0 ? fiber_ended(player->fiber) : player->client == NULL)
+        IGNORE(wire->doorbell_to_client);
+    if (!player->attached)
+        IGNORE(wire->doorbell_to_daemon);
+    IGNORE(player->stream.n_sleeps); /* a counter for reports */
+}
+
+/* The next sweep finds out anew what these say. */
+static void even_out_sweep(void)
+{
+    bool sweeps = play->sweep_wanted || (play->armed && outside()->touched);
+    EVEN_TO(play->sweep_wanted, sweeps);
+    if (sweeps)
+        IGNORE(play->armed);
+    IGNORE(outside()->touched);
+}
+
+static void canonical(bool before)
+{
+    while (!before && n_evened > 0) {
+        const struct evened *e = &evened[--n_evened];
+        memcpy(e->at, e->was, e->n);
+    }
+    if (!before)
+        return;
+    ignore_reports(play->stage);
+    ignore_step(&play->stage->step);
+    for (struct stg_client *c = play->stage->members.clients; c != NULL; c = c->next) {
+        ignore_reports_of(c);
+        even_out_doorbells(c);
+    }
+    for (int i = 0; i < cast->n_trainers; i++)
+        even_out_wire(i);
+    even_out_sweep();
 }
 
 void play_run(const struct cast *the_cast)
@@ -474,7 +583,6 @@ void play_run(const struct cast *the_cast)
     struct scenario scenario = {
         .name = cast->name,
         .set_up = set_up,
-        .check = check,
         .at_rest = at_rest,
         .canonical = canonical,
         .time_left = outside_time_left,

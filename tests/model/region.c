@@ -163,6 +163,8 @@ void region_free(void *pointer)
     }
     unsigned class = class_of(chunk->bytes);
     chunk->used = false;
+    if ((char *)chunk < region->heap + set_up_used)
+        return; /* what reused it would lie at a fixed address */
     chunk->next_free = region->free_chunks[class];
     region->free_chunks[class] = chunk;
 }
@@ -215,6 +217,15 @@ static char *stack_from(const struct fiber *fiber)
 #endif
 }
 
+#define DEAD_BYTES (16u << 10) /* deeper frames have no gaps that matter */
+
+void region_clear_below(const struct fiber *fiber)
+{
+#if defined(__x86_64__)
+    memset(stack_from(fiber) - DEAD_BYTES, 0, DEAD_BYTES);
+#endif
+}
+
 static uint64_t page_hash(uint32_t page, const char *base)
 {
     return mix(page + 1, base + (size_t)page * PAGE_BYTES, PAGE_BYTES);
@@ -236,8 +247,12 @@ static uint64_t chunks_hash(void)
 static uint64_t fiber_hash(uint64_t h, int i)
 {
     const struct fiber *fiber = &region->fibers[i];
-    uint64_t head[] = {(uint64_t)fiber->state, (uint64_t)(uintptr_t)fiber->what};
+    bool ended = fiber->state == FIBER_ENDED; /* wherever it was */
+    uint64_t head[] = {(uint64_t)fiber->state,
+                       ended ? 0 : (uint64_t)(uintptr_t)fiber->what};
     h = mix(h, head, sizeof(head));
+    if (ended || fiber->is_afresh)
+        return h;
     char *from = stack_from(fiber);
     return mix(h, from, (size_t)(fiber->stack + STACK_BYTES - from));
 }

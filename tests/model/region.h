@@ -25,6 +25,7 @@ struct fiber {
     bool (*enabled)(void *arg, int i);
     void *wait_arg;
     bool may_time_out;
+    bool is_afresh; /* its stack is no part of the state */
     int n_choices;
     int answer; /* of the step that resumes it */
     char *stack;
@@ -53,6 +54,11 @@ void region_map(void);
 void region_protect(void);
 void region_unmap(void);
 char *region_stack(int fiber);
+
+/* Zeroes the dead part of a fiber's stack. Frames with gaps would take over what an
+ * earlier call, even of another branch of the search, left there: states would differ by
+ * garbage. */
+void region_clear_below(const struct fiber *fiber);
 
 struct snapshot {
     /* pages that varied then; the others were equal to those of set_up */

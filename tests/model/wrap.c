@@ -28,8 +28,16 @@ struct waiting {
     bool woken;
 };
 
+#define MAX_SEGMENTS 8
+
+struct shared {
+    void *base;
+    uint64_t n_maps;
+};
+
 struct world {
     struct outside outside;
+    struct shared shared[MAX_SEGMENTS];
     struct waiting waiting[MAX_FIBERS];
 };
 
@@ -137,18 +145,44 @@ char *__wrap_strndup(const char *s, size_t n)
     return copy_text(s, strnlen(s, n));
 }
 
+void outside_map(void *base)
+{
+    struct shared *at = NULL;
+    for (int i = MAX_SEGMENTS; i-- > 0;) {
+        struct shared *s = &world->shared[i];
+        if (s->base == base || (s->base == NULL && (at == NULL || at->base == NULL)))
+            at = s;
+    }
+    CHECK(at != NULL);
+    at->base = base;
+    at->n_maps++;
+}
+
+void outside_unmap(void *base)
+{
+    for (int i = 0; i < MAX_SEGMENTS; i++) {
+        struct shared *s = &world->shared[i];
+        if (s->base != base || base == NULL || --s->n_maps > 0)
+            continue;
+        s->base = NULL;
+        region_free(base);
+    }
+}
+
 int __wrap_stg_segment_create(const char *name, uint64_t bytes, bool client_writable,
                               const _Atomic int *cancelled, struct stg_segment *ret,
                               struct stg_err *err)
 {
     *ret =
         (struct stg_segment){.fd = -1, .bytes = bytes, .base = region_alloc(bytes, 4096)};
+    outside_map(ret->base);
     return 0;
 }
 
 /* The client has its own mapping and continues to read. */
 void __wrap_stg_segment_destroy(struct stg_segment *segment)
 {
+    outside_unmap(segment->base);
     segment->base = NULL;
 }
 

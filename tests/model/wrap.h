@@ -34,4 +34,9 @@ struct outside *outside(void);
 
 bool outside_time_left(void);
 
+/* One more process has the segment mapped: it goes when all have unmapped it, and the
+ * daemon has destroyed it. */
+void outside_map(void *base);
+void outside_unmap(void *base);
+
 #endif
