@@ -254,9 +254,14 @@ int stg_journal_file_write(struct stg_journal_file *file, const char *line, size
 
 void stg_journal_file_remove(struct stg_journal_file *file)
 {
+    char folder[FOLDER_BYTES];
+    folder_of(file->path, folder);
     pthread_mutex_lock(&file->lock);
     file->is_removed = true;
-    if (unlink(file->path) < 0 && errno != ENOENT)
+    int rc = unlink(file->path);
+    if (rc == 0) /* a pipeline of that name that is applied later has no old commits */
+        rc = sync_folder(folder);
+    if (rc < 0 && errno != ENOENT)
         stg_log(STG_LOG_WARNING, "cannot remove %s: %s", file->path, strerror(errno));
     pthread_mutex_unlock(&file->lock);
 }
