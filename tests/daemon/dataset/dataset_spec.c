@@ -240,15 +240,28 @@ static void remove_dir(void)
     nftw(test_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+static bool make_dir(const char *template)
+{
+    strcpy(test_dir, template);
+    if (mkdtemp(test_dir) == NULL || chmod(test_dir, 0755) < 0) {
+        test_dir[0] = '\0';
+        return false;
+    }
+    atexit(remove_dir);
+    return true;
+}
+
 const char *stg_test_dir(void)
 {
-    if (test_dir[0] == '\0') {
-        strcpy(test_dir, "/tmp/stg-dataset-XXXXXX");
-        if (mkdtemp(test_dir) == NULL || chmod(test_dir, 0755) < 0)
-            FAIL("mkdtemp");
-        atexit(remove_dir);
-    }
+    if (test_dir[0] == '\0' && !make_dir("/tmp/stg-dataset-XXXXXX"))
+        FAIL("mkdtemp");
     return test_dir;
+}
+
+void stg_test_dir_in_memory(void)
+{
+    if (test_dir[0] == '\0' && !make_dir("/dev/shm/stg-dataset-XXXXXX"))
+        stg_test_dir();
 }
 
 /* Kept until the process ends, so that no caller frees a name. */

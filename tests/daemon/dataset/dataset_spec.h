@@ -70,6 +70,9 @@ const char *stg_test_refused(const char *text);
 /* A directory that is removed if the test succeeds, and paths and files in it. The
  * strings live as long as the process. */
 const char *stg_test_dir(void);
+/* Makes that directory in memory if the system can: a sync costs nothing there. Call it
+ * before any other function of these. */
+void stg_test_dir_in_memory(void);
 const char *stg_test_path(const char *name);
 const char *stg_test_file(const char *name, const void *data, size_t bytes);
 #define STG_TEST_FILE(name, text) stg_test_file(name, text, sizeof(text) - 1)

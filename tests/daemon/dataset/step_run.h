@@ -59,6 +59,9 @@ int stg_step_run_item(struct stg_step_run *run, FILE *out, struct stg_position *
 /* Calls the check for every row, with each kind of elements that it accepts. */
 typedef void stg_step_check(struct stg_step_run *run);
 void stg_step_over_rows(stg_step_check *check);
+/* The same, but a row with several kinds of elements is run with the last of them alone,
+ * which has all components of the others: for what does not depend on the shapes. */
+void stg_step_over_rows_once(stg_step_check *check);
 
 /* Ends the test with the row's name unless got and want are equal. */
 void stg_step_run_same(const struct stg_step_run *run, const char *what, const char *got,

