@@ -279,19 +279,34 @@ struct stager_stream_info {
     uint64_t dropped_rows;    /* rows of those batches */
 };
 
-/* Room for the text of every state. */
-#define STAGER_STATE_BYTES 1024
+/* Room for the text of every state. One of several clients of a split may need it all;
+ * any other has less than 1024 bytes. */
+#define STAGER_STATE_BYTES 32768
 
 /* Writes the state of the stream: where it is after the batches that stager_next has
  * returned. The text is JSON with a NUL. Makes no system call. A state loads into any
  * number of clients, with other batch sizes, threads and capacities; the pipeline and
  * the files of the pass must be the same. Under round_robin all clients have the same
- * state at the same step. Errors:
+ * state at the same step. Under split each of several clients has a state of what it
+ * took, and stager_merge_states makes one of them. Errors:
  *   FAILED_PRECONDITION: batches depend on timing (the text has the reason), and the
  *     stream was not opened with resume "approximate"; or the stream began in the middle
- *     of a pass and has returned nothing.
+ *     of a pass and has returned nothing; or slices of a staged batch are left, and
+ *     several clients share a split.
+ *   RESOURCE_EXHAUSTED: one of several clients of a split took its items in more ranges
+ *     than a state has room for.
  *   INVALID_ARGUMENT: the text needs more than `bytes`. */
 int stager_state(struct stager_stream *stream, char *buf, size_t bytes);
+
+/* Makes one state of the states of all clients of a split, of one step, in any order; it
+ * loads into any number of clients. Equal states of other streams are that state. Needs
+ * no daemon. Errors:
+ *   FAILED_PRECONDITION: a state is missing, or they are of different steps, runs or
+ *     pipelines; the text names the clients.
+ *   INVALID_ARGUMENT: there are none, one is malformed, or the text needs more than
+ *     `bytes`.
+ *   RESOURCE_EXHAUSTED: the items that were taken do not fit. */
+int stager_merge_states(const char *const *states, size_t n, char *buf, size_t bytes);
 
 /* Commits a state of this stream under a tag, as the position that belongs to the
  * checkpoint of that name: 1 to 128 printable ASCII characters without a space. When it
@@ -302,7 +317,7 @@ int stager_state(struct stager_stream *stream, char *buf, size_t bytes);
  *     difference.
  *   FAILED_PRECONDITION: a newer attempt has begun, so that this stream commits nothing
  *     more; or the pipeline has no commits (the text has the reason); or the state is of
- *     another pipeline.
+ *     another pipeline, or of one of several clients of a split: commit the merged one.
  *   INVALID_ARGUMENT: not a state, or not a tag.
  *   RESOURCE_EXHAUSTED, PERMISSION_DENIED: state_dir is full or read-only; the text has
  *     the path and the reason. The stream goes on.

@@ -117,6 +117,7 @@ enum stg_descriptor_kind {
  *   daemon  stg_ring_want_doorbell   doorbell_wanted, while it waits for clients
  *   daemon  stg_ring_trace           traced, when a trace begins and ends
  *   daemon  stg_ring_drop            dropped_batches, dropped_rows
+ *   daemon  stg_ring_share           sharing, which is odd in `shared` meanwhile
  *   client  stg_ring_take            nothing: its cursor is private */
 struct stg_descriptor {
     uint64_t number;
@@ -157,6 +158,18 @@ static inline bool stg_place_is_before(const struct stg_pass_place *a,
     return a->elements != b->elements ? a->elements < b->elements : a->passed < b->passed;
 }
 
+/* What a consumer of a split among several clients says in its states. */
+struct stg_sharing {
+    uint64_t run;                /* run_id */
+    uint64_t pass;               /* that the rest is of */
+    uint64_t consumer;           /* its number in the pass, from 1 */
+    uint64_t consumers;          /* that the pass had so far */
+    uint64_t batch;              /* batch size that items are counted with; 0: none */
+    uint64_t before;             /* items of the pass before; 0: this run had none */
+    struct stg_pass_place start; /* where the run began in the pass */
+};
+static_assert(sizeof(struct stg_sharing) == 88, "ABI");
+
 #define STG_FINAL_TEXT_BYTES 1008
 
 /* The reason for the end of the stream; written once, before the FINAL descriptor. */
@@ -187,6 +200,10 @@ struct stg_ring_page {
     /* Where the stream is after the item of the entry of the same index; under
      * round_robin after its round. Since layout 1.1. */
     struct stg_pass_place places[STG_RING_ENTRIES];
+    /* A struct stg_sharing. Since layout 1.1. */
+    _Alignas(64) _Atomic uint64_t
+        shared; /* changes so far; 0: it is not set; odd: under way */
+    _Atomic uint64_t sharing[sizeof(struct stg_sharing) / sizeof(uint64_t)];
 };
 static_assert(offsetof(struct stg_ring_page, head) == 64, "ABI");
 static_assert(offsetof(struct stg_ring_page, revoked) == 72, "ABI");
@@ -197,6 +214,8 @@ static_assert(offsetof(struct stg_ring_page, dropped_rows) == 144, "ABI");
 static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
 static_assert(offsetof(struct stg_ring_page, places) == 33984, "ABI");
+static_assert(offsetof(struct stg_ring_page, shared) == 54464, "ABI");
+static_assert(offsetof(struct stg_ring_page, sharing) == 54472, "ABI");
 static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");
 
 /* ---- control page: client -> daemon. The daemon treats every byte as hostile. ---- */

@@ -8,6 +8,10 @@
 
 #define VERSION ((uint32_t)STG_LAYOUT_MAJOR << 16 | STG_LAYOUT_MINOR)
 
+#define N_SHARING (sizeof(struct stg_sharing) / sizeof(uint64_t))
+/* The daemon died while it wrote. */
+#define MOST_READS 1000000u
+
 static_assert((STG_RING_ENTRIES & (STG_RING_ENTRIES - 1)) == 0, "cursors wrap at 2^64");
 static_assert((STG_RELEASE_ENTRIES & (STG_RELEASE_ENTRIES - 1)) == 0, "likewise");
 static_assert(STG_MAX_IN_FLIGHT < STG_RING_ENTRIES &&
@@ -99,6 +103,20 @@ void stg_ring_want_doorbell(struct stg_ring_writer *writer)
     uint32_t old = atomic_load_explicit(wanted, memory_order_relaxed);
     atomic_store_explicit(wanted, old + 1, memory_order_relaxed);
     full_fence();
+}
+
+/* A reader that sees an odd count, or another one afterwards, reads again. */
+void stg_ring_share(struct stg_ring_writer *writer, const struct stg_sharing *sharing)
+{
+    struct stg_ring_page *page = writer->page;
+    uint64_t words[N_SHARING];
+    uint64_t n = atomic_load_explicit(&page->shared, memory_order_relaxed);
+    memcpy(words, sharing, sizeof(words));
+    atomic_store_explicit(&page->shared, n + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 0; i < N_SHARING; i++)
+        atomic_store_explicit(&page->sharing[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&page->shared, n + 2, memory_order_release);
 }
 
 /* I3: the counter is loaded once and an impossible one refused; the entry is copied in
@@ -272,6 +290,26 @@ bool stg_ring_last_place(const struct stg_ring_reader *reader, struct stg_pass_p
         return false;
     *ret = page->places[(reader->cursor - 1) % STG_RING_ENTRIES];
     return true;
+}
+
+bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret)
+{
+    const struct stg_ring_page *page = reader->page;
+    uint64_t words[N_SHARING];
+    for (unsigned i = 0; i < MOST_READS; i++) {
+        uint64_t n = atomic_load_explicit(&page->shared, memory_order_acquire);
+        if (n == 0)
+            return false;
+        for (size_t k = 0; k < N_SHARING; k++)
+            words[k] = atomic_load_explicit(&page->sharing[k], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if (n % 2 == 0 &&
+            atomic_load_explicit(&page->shared, memory_order_relaxed) == n) {
+            memcpy(ret, words, sizeof(words));
+            return true;
+        }
+    }
+    return false;
 }
 
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few)

@@ -53,6 +53,9 @@ void stg_ring_trace(struct stg_ring_writer *writer, bool traced);
 /* Counts a dropped batch of n_rows rows. */
 void stg_ring_drop(struct stg_ring_writer *writer, uint64_t n_rows);
 
+/* Sets what the client says in its states. */
+void stg_ring_share(struct stg_ring_writer *writer, const struct stg_sharing *sharing);
+
 struct stg_control_reader {
     struct stg_control_page *page;
     uint64_t cursor;      /* releases consumed */
@@ -120,6 +123,9 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
  * daemon's layout has none. */
 bool stg_ring_last_place(const struct stg_ring_reader *reader,
                          struct stg_pass_place *ret);
+
+/* Copies what the daemon set last. Returns false if it set nothing. */
+bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret);
 
 /* Returns true once for each stg_ring_want_doorbell, if at most `few` descriptors are
  * ready: the caller then sends the doorbell. Executes a full fence first. */

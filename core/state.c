@@ -16,11 +16,19 @@ struct field {
     const char *key;
     enum kind kind;
     size_t offset;
+    size_t bytes;   /* of a string */
+    bool is_shared; /* only of a split among several clients */
 };
 
 #define FIELD(key, kind, member)                                                         \
     {                                                                                    \
-        key, kind, offsetof(struct stg_state, member)                                    \
+        key, kind, offsetof(struct stg_state, member),                                   \
+            sizeof(((struct stg_state *)NULL)->member), false                            \
+    }
+#define SHARED(key, kind, member)                                                        \
+    {                                                                                    \
+        key, kind, offsetof(struct stg_state, member),                                   \
+            sizeof(((struct stg_state *)NULL)->member), true                             \
     }
 
 static const struct field fields[] = {
@@ -40,6 +48,20 @@ static const struct field fields[] = {
     FIELD("bytes", NUMBER, data.bytes),
     FIELD("names", HEX, data.names),
     FIELD("data", HEX, data.sum),
+    SHARED("run", HEX, run),
+    SHARED("consumers", NUMBER, consumers),
+    SHARED("consumer", NUMBER, consumer),
+    SHARED("batch", NUMBER, batch),
+    SHARED("start_position", NUMBER, start.elements),
+    SHARED("start_items", NUMBER, start.items),
+    SHARED("start_iteration", NUMBER, start.epoch),
+    SHARED("start_index", NUMBER, start.index),
+    SHARED("start_passed", SMALL, start.passed),
+    SHARED("start_errors", SMALL, start.has_errors),
+    SHARED("client", STRING, client),
+    SHARED("taken", STRING, taken),
+    SHARED("n_before", NUMBER, n_before),
+    SHARED("before", STRING, before),
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -56,6 +78,11 @@ static uint32_t *small_of(const struct stg_state *state, const struct field *fie
     return (uint32_t *)(uintptr_t)((const char *)state + field->offset);
 }
 
+static char *string_of(const struct stg_state *state, const struct field *field)
+{
+    return (char *)(uintptr_t)state + field->offset;
+}
+
 /* ---- writing ---- */
 
 static size_t write_fields(const struct stg_state *state, char *buf, size_t bytes)
@@ -65,8 +92,11 @@ static size_t write_fields(const struct stg_state *state, char *buf, size_t byte
         const struct field *f = &fields[i];
         char *at = buf + n;
         size_t left = bytes - n;
+        if (f->is_shared && state->consumers == 0)
+            continue;
         if (f->kind == STRING)
-            n += (size_t)snprintf(at, left, ",\"%s\":\"%s\"", f->key, state->steps);
+            n +=
+                (size_t)snprintf(at, left, ",\"%s\":\"%s\"", f->key, string_of(state, f));
         else if (f->kind == HEX)
             n += (size_t)snprintf(at, left, ",\"%s\":\"%016" PRIx64 "\"", f->key,
                                   *number_of(state, f));
@@ -93,7 +123,7 @@ const char *stg_state_differs(const struct stg_state *a, const struct stg_state 
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &fields[i];
-        bool same = f->kind == STRING  ? strcmp(a->steps, b->steps) == 0
+        bool same = f->kind == STRING  ? strcmp(string_of(a, f), string_of(b, f)) == 0
                     : f->kind == SMALL ? *small_of(a, f) == *small_of(b, f)
                                        : *number_of(a, f) == *number_of(b, f);
         if (!same)
@@ -226,7 +256,7 @@ static int take_value(struct reader *r, const char *key, struct stg_state *state
                        key);
     seen->has[i] = true;
     if (field->kind == STRING)
-        return take_string(r, state->steps, sizeof(state->steps));
+        return take_string(r, string_of(state, field), field->bytes);
     if (field->kind == SMALL)
         return take_small(r, small_of(state, field));
     return field->kind == HEX ? read_hex(r, number_of(state, field))
@@ -264,6 +294,19 @@ static int take_all(struct reader *r, struct stg_state *state, struct seen *seen
     return r->at == r->end ? 0 : refuse(r, "text follows the closing }");
 }
 
+static int check_taken(struct reader *r, const struct stg_state *state)
+{
+    struct stg_taken taken = {0};
+    int rc = stg_taken_read(state->taken, &taken, r->err);
+    stg_taken_clear(&taken);
+    if (rc == 0)
+        rc = stg_taken_read(state->before, &taken, r->err);
+    stg_taken_finish(&taken);
+    if (rc == 0 && state->consumer > state->consumers)
+        rc = refuse(r, "it has no consumer of that number (the text is edited)");
+    return rc;
+}
+
 static int check(struct reader *r, const struct stg_state *state, const struct seen *seen)
 {
     char text[STG_STATE_TEXT_BYTES];
@@ -272,7 +315,9 @@ static int check(struct reader *r, const struct stg_state *state, const struct s
     if (seen->version != STG_STATE_VERSION)
         return refuse(r, "version 0 does not exist (the text is edited)");
     for (size_t i = 0; i < N_FIELDS; i++) {
-        if (!seen->has[i])
+        if (fields[i].is_shared && seen->has[i] && state->consumers == 0)
+            return refuse(r, "it has no consumers (the text is edited)");
+        if (!seen->has[i] && (!fields[i].is_shared || state->consumers != 0))
             return stg_err(r->err, -STAGER_INVALID_ARGUMENT,
                            "not a state of a stream: key \"%s\" is missing",
                            fields[i].key);
@@ -280,7 +325,7 @@ static int check(struct reader *r, const struct stg_state *state, const struct s
     size_t n = write_fields(state, text, sizeof(text));
     if (n >= sizeof(text) - 32 || !seen->has_sum || seen->sum != stg_farm_hash(text, n))
         return refuse(r, "its sum does not match its values (the text is edited)");
-    return 0;
+    return check_taken(r, state);
 }
 
 int stg_state_read(const char *text, size_t bytes, struct stg_state *ret,

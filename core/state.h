@@ -10,6 +10,7 @@
 
 #include "core/err.h"
 #include "core/layout.h"
+#include "core/taken.h"
 
 /* The version of the text. A newer one is refused. */
 #define STG_STATE_VERSION 1
@@ -17,9 +18,10 @@
  * pipeline and data raises it. */
 #define STG_ORDER_VERSION 1
 
-/* Enough for every text, with its NUL. */
-#define STG_STATE_TEXT_BYTES 1024
+/* Enough for every text, with its NUL. A text without `taken` has less than 1 KiB. */
+#define STG_STATE_TEXT_BYTES 32768
 #define STG_STATE_STEPS_BYTES 480
+#define STG_STATE_CLIENT_BYTES 128
 
 struct stg_state {
     char steps[STG_STATE_STEPS_BYTES]; /* signature of the pipeline; [a-z0-9_:,@;#.-] */
@@ -30,6 +32,21 @@ struct stg_state {
     uint64_t n_delivered; /* error items after the place that the client has already */
     uint64_t ranks;       /* clients that share a round, where rows is not 0; else 0 */
     struct stg_data_identity data; /* of the pass; n_files 0: not known, or no files */
+
+    /* Of a split among several clients; consumers 0: the place says all. Then the place
+     * is one near the first item that is left, and items have the numbers of
+     * stg_pass_place. */
+    uint64_t run;       /* run_id */
+    uint64_t consumers; /* that the pass had so far */
+    uint64_t consumer;  /* which of them, from 1; 0: the state of all of them */
+    uint64_t batch;     /* batch size that the numbers of items are of; 0: none */
+    struct stg_pass_place start;         /* where the run began in the pass */
+    char client[STG_STATE_CLIENT_BYTES]; /* its client_id, for messages */
+    char taken[STG_TAKEN_TEXT_BYTES];    /* items: stg_taken_read */
+    /* Of the pass before: how many items it had, and those that the consumer took. Others
+     * may stand at its end still. */
+    uint64_t n_before;
+    char before[STG_TAKEN_TEXT_BYTES];
 };
 
 /* Writes the text. buf has STG_STATE_TEXT_BYTES. Returns its length without the NUL. */
@@ -44,5 +61,13 @@ int stg_state_read(const char *text, size_t bytes, struct stg_state *ret,
 /* Returns the key of the first value in which two states differ; NULL: they are the same.
  */
 const char *stg_state_differs(const struct stg_state *a, const struct stg_state *b);
+
+/* Makes one state of those of all consumers of a step, in any order. Equal states without
+ * consumers are that state. FAILED_PRECONDITION: a state is missing or there twice, or
+ * they are of different pipelines, passes or runs; the error names consumer and client.
+ * INVALID_ARGUMENT: there are none. RESOURCE_EXHAUSTED: the items that were taken do not
+ * fit. */
+int stg_state_merge(const struct stg_state *states, size_t n, struct stg_state *ret,
+                    struct stg_err *err);
 
 #endif

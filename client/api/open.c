@@ -245,7 +245,7 @@ static int attach(struct stager_stream *stream, const char *name,
     if (rc == 0)
         rc = keep_reply(stream, &reply, err);
     if (rc == 0)
-        rc = stg_progress_begin(stream, &reply, options, err);
+        rc = stg_progress_begin(stream, &reply, options, request.client_id, err);
     if (rc == 0)
         rc = stg_fields_init(stream, options, err);
     if (rc == 0 && stream->copier != NULL)
@@ -411,6 +411,8 @@ static void free_stream(struct stager_stream *stream, bool ours)
     stg_guard_destroy(stream->guard);
     stg_bump_finish(&stream->bump);
     stg_leases_finish(stream);
+    stg_taken_finish(&stream->taken);
+    stg_taken_finish(&stream->before);
     free(stream);
 }
 

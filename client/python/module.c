@@ -46,6 +46,31 @@ static PyObject *check_state(PyObject *module, PyObject *argument)
     Py_RETURN_NONE;
 }
 
+/* Makes one state of a sequence of texts. */
+static PyObject *merge_states(PyObject *module, PyObject *argument)
+{
+    char merged[STAGER_STATE_BYTES];
+    PyObject *list = PySequence_List(argument);
+    if (list == NULL)
+        return NULL;
+    Py_ssize_t n = PyList_Size(list);
+    const char **texts = PyMem_Calloc((size_t)n + 1, sizeof(*texts));
+    PyObject *result = texts == NULL ? PyErr_NoMemory() : Py_None;
+    for (Py_ssize_t i = 0; i < n && result != NULL; i++) {
+        texts[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(list, i), NULL);
+        result = texts[i] != NULL ? Py_None : NULL;
+    }
+    if (result != NULL) {
+        int rc = stager_merge_states(texts, (size_t)n, merged, sizeof(merged));
+        result = rc == 0 ? PyUnicode_FromString(merged)
+                         : stg_py_raise(PyModule_GetState(module), rc,
+                                        stager_error_text(NULL));
+    }
+    PyMem_Free(texts);
+    Py_DECREF(list);
+    return result;
+}
+
 /* ---- the module ---- */
 
 static int add_types(PyObject *module, struct stg_py_state *state)
@@ -104,6 +129,7 @@ static PyMethodDef functions[] = {
      "script_run) -> JSON"},
     {"gpu", gpu_info, METH_O, "gpu(number) -> what it is"},
     {"check_state", check_state, METH_O, "Checks the text of a state."},
+    {"merge_states", merge_states, METH_O, "merge_states(texts) -> text"},
     {"tell_end", stg_py_tell_end, METH_VARARGS,
      "tell_end(channel, status): how the worker of that channel ended."},
     {NULL, NULL, 0, NULL},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/stream/progress.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,23 @@ static uint64_t count_ranks(const struct stager_stream *stream,
     return rounds ? staged->num_clients : 1;
 }
 
+/* Each client of such a run takes items of its own, and says in its states which. */
+static bool is_shared(const struct stager_stream *stream,
+                      const struct stager_options *options)
+{
+    const struct stg_staged *staged = stream->spec != NULL ? &stream->spec->staged : NULL;
+    return staged != NULL && staged->delivery == STG_DELIVERY_SPLIT &&
+           staged->num_clients > 1 && options->private_run == 0;
+}
+
+/* What came before the place was taken, by whichever client. */
+static int begin_taken(struct stager_stream *stream, struct stg_err *err)
+{
+    int rc = stg_taken_read(stream->state.taken, &stream->taken, err);
+    return rc == 0 ? stg_taken_add(&stream->taken, 0, stream->state.place.items, err)
+                   : rc;
+}
+
 /* The daemon has counted rows of the state as elements if it asks for none to be dropped.
  */
 static int begin_at(struct stager_stream *stream, const char *text,
@@ -55,18 +73,22 @@ static int begin_at(struct stager_stream *stream, const char *text,
         state->place.elements += state->rows;
     state->rows = reply->skip_rows;
     stream->skip_rows = reply->skip_rows;
+    state->start = state->place;
     stream->has_state = true;
-    return 0;
+    return begin_taken(stream, err);
 }
 
 int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *reply,
-                       const struct stager_options *options, struct stg_err *err)
+                       const struct stager_options *options, const char *client_id,
+                       struct stg_err *err)
 {
     const char *why = reply->irreproducible != NULL ? reply->irreproducible : "";
     stream->irreproducible = stg_bump_strndup(&stream->bump, why, strlen(why));
-    if (stream->irreproducible == NULL)
+    stream->client_id = stg_bump_strndup(&stream->bump, client_id, strlen(client_id));
+    if (stream->irreproducible == NULL || stream->client_id == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stream->n_ranks = count_ranks(stream, options);
+    stream->is_shared = is_shared(stream, options);
     stream->state = (struct stg_state){.pass = reply->begins_pass - 1};
     stream->has_state = reply->begins_pass != 0;
     const char *text = options->state;
@@ -81,9 +103,46 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
 
 /* ---- what stager_next returns ---- */
 
+/* Others may stand at the end of the pass before. */
+static void turn_to(struct stager_stream *stream, uint64_t pass)
+{
+    struct stg_taken before = stream->before;
+    if (stream->has_state && stream->state.pass == pass)
+        return;
+    stream->before = stream->taken;
+    stream->taken = before;
+    stg_taken_clear(&stream->taken);
+    if (!stream->has_state || stream->state.pass + 1 != pass)
+        stg_taken_clear(&stream->before);
+    stream->taken_err.code = 0;
+    stream->state.n_before = 0;
+    stream->state.start = (struct stg_pass_place){0};
+}
+
+/* An item of a split: the ones before it may be another client's. */
+static void take_item(struct stager_stream *stream, const struct stg_batch_header *header,
+                      const struct stg_pass_place *place)
+{
+    uint64_t begin = header->before.items, end = place->items;
+    turn_to(stream, header->pass);
+    bool is_first = !stream->has_state || stream->state.pass != header->pass;
+    if (is_first || place->items > stream->state.place.items)
+        stream->state.place = *place;
+    stream->state.pass = header->pass;
+    stream->state.data = header->data;
+    stream->state.rows = stream->state.n_delivered = stream->state.ranks = 0;
+    stream->has_state = true;
+    stream->is_partial = false;
+    if (begin >= end)
+        begin = end - (end > 0);
+    if (stream->taken_err.code == 0)
+        stg_taken_add(&stream->taken, begin, end, &stream->taken_err);
+}
+
 static void stand_at(struct stager_stream *stream, const struct stg_batch_header *header,
                      const struct stg_pass_place *place)
 {
+    turn_to(stream, header->pass);
     stream->state.pass = header->pass;
     stream->state.place = *place;
     stream->state.data = header->data;
@@ -97,8 +156,15 @@ void stg_progress_batch(struct stager_stream *stream, const struct stager_batch 
 {
     const struct stg_leased *leased = batch->leased;
     const struct stg_batch_header *header = leased->base;
+    bool is_whole = stream->batch_size == 0 || batch->slice + 1 == leased->n_slices;
     stream->has_error = false;
-    if (stream->batch_size == 0 || batch->slice + 1 == leased->n_slices) {
+    if (stream->is_shared) {
+        stream->is_partial = !is_whole;
+        if (is_whole)
+            take_item(stream, header, &leased->place);
+        return;
+    }
+    if (is_whole) {
         stand_at(stream, header, &leased->place);
         return;
     }
@@ -114,8 +180,8 @@ void stg_progress_note_error(struct stager_stream *stream, const void *base,
     const struct stg_batch_header *header = base;
     stream->has_error = true;
     stream->error_is_carried = is_carried;
-    stream->error_header =
-        (struct stg_batch_header){.pass = header->pass, .data = header->data};
+    stream->error_header = (struct stg_batch_header){
+        .pass = header->pass, .data = header->data, .before = header->before};
     stream->error_place = (struct stg_pass_place){0};
     stg_ring_last_place(&stream->ring, &stream->error_place);
 }
@@ -126,20 +192,119 @@ void stg_progress_error(struct stager_stream *stream)
     if (!stream->has_error)
         return;
     stream->has_error = false;
-    if (stream->error_is_carried)
+    if (stream->is_shared)
+        take_item(stream, &stream->error_header, &stream->error_place);
+    else if (stream->error_is_carried)
         stream->state.n_delivered++;
     else
         stand_at(stream, &stream->error_header, &stream->error_place);
 }
 
-/* The files of the pass are not known before its first batch. */
+/* The files of the pass are not known before its first batch. A consumer of a split stays
+ * at the end until it takes an item: others may not have the end yet. */
 void stg_progress_rewind(struct stager_stream *stream)
 {
+    stream->n_over = stream->end_pass + 1;
+    if (stream->is_shared)
+        return;
     struct stg_batch_header header = {.pass = stream->end_pass + 1};
     stand_at(stream, &header, &(struct stg_pass_place){0});
 }
 
 /* ---- the state ---- */
+
+/* Text that no writer of JSON escapes. */
+static void name_client(const char *name, char ret[STG_STATE_CLIENT_BYTES])
+{
+    size_t n = 0;
+    memset(ret, 0, STG_STATE_CLIENT_BYTES);
+    for (; name[n] != '\0' && n + 1 < STG_STATE_CLIENT_BYTES; n++)
+        ret[n] = name[n];
+    for (char *c = ret; *c != '\0'; c++) {
+        if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+            *c = '?';
+    }
+}
+
+/* A client that took nothing stands at the start of the run's part of the pass. So does
+ * one that has the end of its pass once the daemon has begun the next one: the numbers of
+ * consumers are those of that pass, and those that left the earlier one have none. */
+static void catch_up(struct stager_stream *stream, const struct stg_sharing *sharing,
+                     bool is_ahead)
+{
+    uint64_t pass = stream->state.pass;
+    uint64_t n_over = stream->at_end && !is_ahead ? stream->end_pass + 1 : stream->n_over;
+    bool is_done = stream->taken.n == 0 || pass < n_over;
+    if (stream->has_state && (stream->is_partial || pass >= sharing->pass || !is_done))
+        return;
+    struct stg_batch_header header = {.pass = sharing->pass};
+    stand_at(stream, &header, &sharing->start);
+}
+
+/* One of several clients of a split. */
+static int state_of_consumer(struct stager_stream *stream, bool is_ahead,
+                             struct stg_state *ret, struct stg_err *err)
+{
+    struct stg_sharing sharing;
+    if (!stg_ring_sharing(&stream->ring, &sharing))
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "this stagerd sends no numbers of consumers: use stagerd of this "
+                       "release (%s) or a later one",
+                       STAGER_RELEASE);
+    catch_up(stream, &sharing, is_ahead);
+    if (stream->is_partial)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "slices of the staged batch in hand are left, and the clients of "
+                       "a split take whole ones: take the state after its last slice");
+    if (stream->taken_err.code != 0)
+        return stg_err(err, stream->taken_err.code, "%s", stream->taken_err.text);
+    struct stg_state *state = &stream->state;
+    state->run = sharing.run;
+    state->consumer = sharing.consumer;
+    state->consumers = sharing.consumers;
+    state->batch = sharing.batch;
+    if (state->pass == sharing.pass) { /* else the daemon has ended that pass */
+        state->n_before = sharing.before;
+        state->start = sharing.start;
+    }
+    name_client(stream->client_id, state->client);
+    int rc = stg_taken_write(&stream->taken, state->taken, err);
+    if (rc == 0)
+        rc = stg_taken_write(&stream->before, state->before, err);
+    if (rc < 0)
+        return stg_err_append(err, rc,
+                              " in pass %" PRIu64
+                              ", and a state has no room for more: use larger batches, "
+                              "shorter passes, or delivery: round_robin",
+                              state->pass);
+    *ret = *state;
+    return 0;
+}
+
+/* The only client, or a rank: all before its place was taken, and what the state that it
+ * loaded has behind it. */
+static int add_taken(const struct stager_stream *stream, struct stg_state *ret,
+                     struct stg_err *err)
+{
+    struct stg_taken all = {0};
+    ret->n_before = 0;
+    memset(ret->before, 0, sizeof(ret->before));
+    if (stream->taken.end <= ret->place.items) {
+        ret->run = ret->consumers = ret->consumer = ret->batch = 0;
+        ret->start = (struct stg_pass_place){0};
+        memset(ret->client, 0, sizeof(ret->client));
+        memset(ret->taken, 0, sizeof(ret->taken));
+        return 0;
+    }
+    int rc = stg_taken_unite(&stream->taken, 1, &all, err);
+    if (rc == 0)
+        rc = stg_taken_add(&all, 0, ret->place.items, err);
+    if (rc == 0)
+        rc = stg_taken_write(&all, ret->taken, err);
+    stg_taken_finish(&all);
+    ret->consumer = 0;
+    return rc;
+}
 
 int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_state *ret,
                        struct stg_err *err)
@@ -156,6 +321,8 @@ int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_s
                        "state would resume at other rows (resume=\"approximate\" allows "
                        "that)",
                        stream->name, stream->irreproducible);
+    if (stream->is_shared)
+        return state_of_consumer(stream, is_ahead, ret, err);
     if (stream->at_end && !is_ahead)
         stg_progress_rewind(stream);
     if (!stream->has_state)
@@ -164,5 +331,5 @@ int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_s
                        "position is known after the first batch",
                        stream->name);
     *ret = stream->state;
-    return 0;
+    return add_taken(stream, ret, err);
 }

@@ -16,7 +16,8 @@ const char *stg_progress_resume(const struct stager_options *options);
 
 /* Begins where the reply and the state of the options say. */
 int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *reply,
-                       const struct stager_options *options, struct stg_err *err);
+                       const struct stager_options *options, const char *client_id,
+                       struct stg_err *err);
 
 /* stager_next returns that batch. */
 void stg_progress_batch(struct stager_stream *stream, const struct stager_batch *batch);

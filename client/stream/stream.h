@@ -93,6 +93,7 @@ struct stager_stream {
     uint64_t passes;       /* asked for */
     bool at_end;           /* until rewind */
     uint64_t end_pass;     /* the pass that ended last, as stagerd counts */
+    uint64_t n_over;       /* passes up to the one that stager_rewind left last */
     bool armed;            /* `waiting` is set in the control page */
     bool doorbell_pending; /* the last one was not taken: ring at the next look */
     bool has_news;         /* releases that no doorbell followed */
@@ -128,6 +129,13 @@ struct stager_stream {
     struct stg_batch_header error_header; /* pass and data */
     struct stg_pass_place error_place;
     uint64_t n_ranks;           /* clients of a round */
+    bool is_shared;             /* several clients take from it, in no order: split */
+    bool is_partial;            /* of that: slices of a staged batch are left */
+    struct stg_taken taken;     /* items of the pass: of that, what it took; else what
+                                   the state that it loaded has behind its place */
+    struct stg_taken before;    /* items of the pass before that it took */
+    struct stg_err taken_err;   /* code != 0: `taken` lacks items, and this is why */
+    const char *client_id;      /* in bump */
     const char *irreproducible; /* "": states are exact; in bump */
     bool is_approximate;
 

@@ -9,6 +9,7 @@
  */
 #include "daemon/journal/commits.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,6 +32,21 @@ static void free_lane(struct stg_lane *lane)
         free(c);
     }
     free(lane);
+}
+
+struct stg_commit *stg_commit_create(const struct stg_commit *head,
+                                     const struct stg_state *state)
+{
+    char text[STG_STATE_TEXT_BYTES];
+    size_t n = stg_state_write(state, text);
+    struct stg_commit *commit = calloc(1, sizeof(*commit) + n + 1);
+    if (commit == NULL)
+        return NULL;
+    memcpy(commit, head, sizeof(*commit));
+    commit->pass = state->pass;
+    commit->position = state->place.elements;
+    memcpy(commit->state, text, n + 1);
+    return commit;
 }
 
 void stg_commits_finish(struct stg_commits *commits)
@@ -193,6 +209,9 @@ static size_t escape(const char *name, char *buf)
 }
 
 #define ESCAPED_BYTES (3 * STG_LANE_MAX_BYTES + 2)
+#define WITHOUT_STATE_BYTES (STG_COMMITS_LINE_BYTES - STG_STATE_TEXT_BYTES)
+static_assert(WITHOUT_STATE_BYTES > 2 * ESCAPED_BYTES + STG_TAG_MAX_BYTES + 128,
+              "every line fits");
 
 /* Puts mark and sum before the payload of n bytes that begins at buf + 1 + HEAD_BYTES. */
 #define HEAD_BYTES (MARK_BYTES + SUM_BYTES + 1)
@@ -211,13 +230,12 @@ static size_t finish_line(char *buf, size_t n)
 size_t stg_commits_write_commit(const char *lane, const struct stg_commit *commit,
                                 char *buf)
 {
-    char name[ESCAPED_BYTES], client[ESCAPED_BYTES], state[STG_STATE_TEXT_BYTES];
+    char name[ESCAPED_BYTES], client[ESCAPED_BYTES];
     escape(lane, name);
     escape(commit->client, client);
-    stg_state_write(&commit->state, state);
     int n = snprintf(buf + 1 + HEAD_BYTES, STG_COMMITS_LINE_BYTES - HEAD_BYTES - 2,
                      "commit %" PRIu64 " %" PRIu64 " %s %s %s %s", commit->attempt,
-                     commit->time_ns, commit->tag, name, client, state);
+                     commit->time_ns, commit->tag, name, client, commit->state);
     return finish_line(buf, (size_t)n);
 }
 
@@ -232,10 +250,13 @@ size_t stg_commits_write_attempt(const char *lane, uint64_t attempt, char *buf)
 
 char *stg_commits_write(const struct stg_commits *commits, size_t *ret_bytes)
 {
-    size_t n_lines = 0, n = 0;
-    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next)
-        n_lines += lane->n + 1;
-    char *text = malloc(n_lines * STG_COMMITS_LINE_BYTES + 1);
+    size_t n_bytes = STG_COMMITS_LINE_BYTES, n = 0;
+    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next) {
+        n_bytes += WITHOUT_STATE_BYTES;
+        for (const struct stg_commit *c = lane->first; c != NULL; c = c->next)
+            n_bytes += strlen(c->state) + WITHOUT_STATE_BYTES;
+    }
+    char *text = malloc(n_bytes);
     if (text == NULL)
         return NULL;
     for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next) {
@@ -342,24 +363,25 @@ static int apply_attempt(struct stg_commits *commits, struct words words,
     return 1;
 }
 
-static bool take_commit(struct words *words, char *lane, struct stg_commit *ret)
+static bool take_commit(struct words *words, char *lane, struct stg_commit *ret,
+                        struct stg_state *ret_state)
 {
     return take_number(words, &ret->attempt) && take_number(words, &ret->time_ns) &&
            take_tag(words, ret->tag) && take_name(words, lane) &&
            take_name(words, ret->client) &&
-           stg_state_read(words->at, (size_t)(words->end - words->at), &ret->state,
-                          NULL) == 0;
+           stg_state_read(words->at, (size_t)(words->end - words->at), ret_state, NULL) ==
+               0;
 }
 
 static int apply_commit(struct stg_commits *commits, struct words words,
                         struct stg_err *err)
 {
     char name[STG_LANE_MAX_BYTES + 1];
-    struct stg_commit *commit = calloc(1, sizeof(*commit));
-    if (commit != NULL && !take_commit(&words, name, commit)) {
-        free(commit);
+    struct stg_commit head = {0};
+    struct stg_state state;
+    if (!take_commit(&words, name, &head, &state))
         return 0;
-    }
+    struct stg_commit *commit = stg_commit_create(&head, &state);
     struct stg_lane *lane = commit != NULL ? stg_commits_lane(commits, name) : NULL;
     if (lane == NULL) {
         free(commit);

@@ -12,15 +12,16 @@
 #define STG_COMMITS_LANES 256
 #define STG_TAG_MAX_BYTES 128
 #define STG_LANE_MAX_BYTES 127 /* as of a client_id */
-#define STG_COMMITS_LINE_BYTES 4096
+#define STG_COMMITS_LINE_BYTES (STG_STATE_TEXT_BYTES + 2048)
 
 struct stg_commit {
     struct stg_commit *next; /* a later one */
     uint64_t attempt;
-    uint64_t time_ns; /* since 1970 */
-    struct stg_state state;
+    uint64_t time_ns;        /* since 1970 */
+    uint64_t pass, position; /* of the state */
     char tag[STG_TAG_MAX_BYTES + 1];
     char client[STG_LANE_MAX_BYTES + 1]; /* that committed first */
+    char state[];                        /* its text: most have less than 1 KiB */
 };
 
 /* The commits that a run resumes from: of the pipeline (name ""), or of one client under
@@ -43,6 +44,10 @@ struct stg_commits {
 };
 
 void stg_commits_finish(struct stg_commits *commits);
+
+/* Makes a copy of `head` with the state; the caller frees. NULL: out of memory. */
+struct stg_commit *stg_commit_create(const struct stg_commit *head,
+                                     const struct stg_state *state);
 
 /* Returns the lane; NULL: there is none. */
 struct stg_lane *stg_commits_find(const struct stg_commits *commits, const char *name);

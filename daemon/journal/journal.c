@@ -128,16 +128,20 @@ static int refuse_attempt(const struct stg_journal *journal, const struct stg_la
 }
 
 static int refuse_tag(const struct stg_journal *journal, const struct stg_commit *there,
-                      const struct journal_job *job, const char *key, struct stg_err *err)
+                      const struct journal_job *job, struct stg_err *err)
 {
-    const struct stg_state *state = &job->commit->state;
+    struct stg_state old, new;
+    const char *key = "state";
+    if (stg_state_read(there->state, strlen(there->state), &old, NULL) == 0 &&
+        stg_state_read(job->commit->state, strlen(job->commit->state), &new, NULL) == 0)
+        key = stg_state_differs(&old, &new);
     return stg_err(err, -STAGER_ALREADY_EXISTS,
                    "pipeline %s: tag %s was committed in this attempt by %s at pass "
                    "%" PRIu64 ", position %" PRIu64 ", and this state is of pass %" PRIu64
                    ", position %" PRIu64
                    " (%s differs): use a new tag for each checkpoint",
-                   journal->name, there->tag, there->client, there->state.pass,
-                   there->state.place.elements, state->pass, state->place.elements, key);
+                   journal->name, there->tag, there->client, there->pass, there->position,
+                   job->commit->pass, job->commit->position, key);
 }
 
 /* Returns 1 if the record has to be written, 0 if the commit is on disk already. */
@@ -154,8 +158,9 @@ static int judge(struct stg_journal *journal, const struct journal_job *job,
     const struct stg_commit *there = stg_lane_find(lane, job->commit->tag);
     if (there == NULL || there->attempt != job->attempt)
         return 1;
-    const char *key = stg_state_differs(&there->state, &job->commit->state);
-    return key == NULL ? 0 : refuse_tag(journal, there, job, key, err);
+    return strcmp(there->state, job->commit->state) == 0
+               ? 0
+               : refuse_tag(journal, there, job, err);
 }
 
 /* ---- writing ---- */
@@ -309,16 +314,15 @@ int stg_journal_commit(struct stg_journal *journal,
     if (rc < 0)
         return rc;
     struct journal_job *job = calloc(1, sizeof(*job));
-    struct stg_commit *commit = calloc(1, sizeof(*commit));
+    struct stg_commit head = {.attempt = request->attempt, .time_ns = now_ns()};
+    snprintf(head.tag, sizeof(head.tag), "%s", request->tag);
+    snprintf(head.client, sizeof(head.client), "%s", request->client);
+    struct stg_commit *commit = stg_commit_create(&head, request->state);
     if (job == NULL || commit == NULL) {
         free(job);
         free(commit);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
-    *commit = (struct stg_commit){
-        .attempt = request->attempt, .time_ns = now_ns(), .state = *request->state};
-    snprintf(commit->tag, sizeof(commit->tag), "%s", request->tag);
-    snprintf(commit->client, sizeof(commit->client), "%s", request->client);
     snprintf(job->lane, sizeof(job->lane), "%s", request->lane);
     job->attempt = request->attempt;
     job->commit = commit;

@@ -12,6 +12,7 @@
 #include "daemon/host/cpus.h"
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
+#include "daemon/pipeline/signature.h"
 #include "daemon/pyworker/work.h"
 
 uint64_t stg_catalog_make_id(void)
@@ -414,6 +415,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .n_groups = definition->applier.n_groups,
         .container = definition->container,
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
+        .batch_size = stg_signature_batch_size(definition->spec),
         .private_run = private_run,
         .num_clients = num_clients,
         .budget = catalog->budget,

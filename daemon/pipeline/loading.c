@@ -6,14 +6,12 @@
 
 #include "daemon/pipeline/signature.h"
 
-const char *stg_loading_why_inexact(const struct stg_definition *definition,
-                                    bool private_run)
+static bool is_shared(const struct stg_request *request,
+                      const struct stg_definition *definition)
 {
     const struct stg_staged *staged = &definition->spec->staged;
-    if (!private_run && staged->delivery == STG_DELIVERY_SPLIT && staged->num_clients > 1)
-        return "delivery: split gives a batch to the client that is free first; use "
-               "round_robin or broadcast";
-    return definition->irreproducible;
+    return !request->private_run && staged->delivery == STG_DELIVERY_SPLIT &&
+           staged->num_clients > 1;
 }
 
 /* Part of a staged batch was taken, by slices: the client drops that part of the first
@@ -33,7 +31,8 @@ static int place_rows(const struct stg_request *request,
                        " clients, and now %" PRIu64 " share a round: load it with as "
                        "many, or take states at the end of staged batches",
                        state->ranks, ranks);
-    if (request->batch_size != 0 && state->rows % request->batch_size == 0)
+    if (request->batch_size != 0 && state->rows % request->batch_size == 0 &&
+        !is_shared(request, definition))
         return 0;
     /* An error that passed the batch's elements is one of them, and no row. */
     if (ranks != 1 || state->place.passed > 0 ||
@@ -41,25 +40,69 @@ static int place_rows(const struct stg_request *request,
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "the state was taken %" PRIu64
                        " rows after the start of a staged batch: open with a batch_size "
-                       "that divides that number",
+                       "that divides that number, as the only client of the run",
                        state->rows);
     state->place.elements += state->rows;
     state->rows = 0;
     return 0;
 }
 
-/* Under split the batches between the states of several clients would be lost. */
 static int check_exact(const struct stg_request *request,
                        const struct stg_definition *definition, struct stg_err *err)
 {
-    const struct stg_staged *staged = &definition->spec->staged;
-    const char *why = stg_loading_why_inexact(definition, request->private_run);
-    bool is_split = !request->private_run && staged->delivery == STG_DELIVERY_SPLIT &&
-                    staged->num_clients > 1;
-    if (why == NULL || (request->approximate && !is_split))
+    const char *why = definition->irreproducible;
+    if (why == NULL || request->approximate)
         return 0;
-    return stg_err(err, -STAGER_FAILED_PRECONDITION, "a state is not exact here: %s%s",
-                   why, is_split ? "" : "; or open with resume=\"approximate\"");
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "a state is not exact here: %s; or open with resume=\"approximate\"",
+                   why);
+}
+
+/* Returns whether the state has no item behind its place. 0, 1, or RESOURCE_EXHAUSTED. */
+static int has_all_before(const struct stg_state *state, struct stg_err *err)
+{
+    struct stg_taken taken = {0};
+    int rc = stg_taken_read(state->taken, &taken, err);
+    uint64_t end = taken.end;
+    stg_taken_finish(&taken);
+    return rc < 0 ? rc : end <= state->place.items;
+}
+
+static void forget_taken(struct stg_state *state)
+{
+    state->run = state->consumers = state->consumer = state->batch = state->n_before = 0;
+    state->start = (struct stg_pass_place){0};
+    memset(state->client, 0, sizeof(state->client));
+    memset(state->taken, 0, sizeof(state->taken));
+    memset(state->before, 0, sizeof(state->before));
+}
+
+int stg_loading_check_taken(const struct stg_definition *definition, bool private_run,
+                            struct stg_state *state, struct stg_err *err)
+{
+    uint64_t batch = stg_signature_batch_size(definition->spec);
+    if (state->consumers > 1 && state->consumer != 0)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "the state is that of consumer %" PRIu64 " of %" PRIu64
+                       " (client %s): merge it with those of the others "
+                       "(stager.merge_states, stager_merge_states)",
+                       state->consumer, state->consumers, state->client);
+    int rc = has_all_before(state, err);
+    if (rc == 1)
+        forget_taken(state);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    if (!private_run && definition->spec->staged.delivery != STG_DELIVERY_SPLIT)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "clients of a split took the items of the state out of their "
+                       "order: load it with delivery: split, or in a private run");
+    if (batch != state->batch)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "the state counts batches of %" PRIu64
+                       " rows, which clients of a split took out of their order, and now "
+                       "batch_size is %" PRIu64 ": load it with the earlier batch_size",
+                       state->batch, batch);
+    return 0;
 }
 
 int stg_loading_read(const struct stg_request *request,
@@ -77,6 +120,8 @@ int stg_loading_read(const struct stg_request *request,
         rc = stg_signature_compare(definition->signature, ret->steps, err);
     if (rc == 0)
         rc = check_exact(request, definition, err);
+    if (rc == 0)
+        rc = stg_loading_check_taken(definition, request->private_run, ret, err);
     if (rc == 0)
         rc = place_rows(request, definition, ret, err);
     return rc < 0 ? stg_err_prefix(err, rc, "pipeline %s", request->name) : 0;

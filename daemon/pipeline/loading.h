@@ -8,9 +8,11 @@
 
 #include "daemon/pipeline/definition.h"
 
-/* Returns the reason that a state of a client is not exact; NULL: it is. */
-const char *stg_loading_why_inexact(const struct stg_definition *definition,
-                                    bool private_run);
+/* Checks the items that clients of a split took, and forgets those that the place says.
+ * FAILED_PRECONDITION: the state is that of one of several consumers, or it has items out
+ * of order that this pipeline would not leave out. RESOURCE_EXHAUSTED. */
+int stg_loading_check_taken(const struct stg_definition *definition, bool private_run,
+                            struct stg_state *state, struct stg_err *err);
 
 /* Reads the state of an open, and compares it with the pipeline. *ret may differ from the
  * text: rows of slices that an element each has are part of its position.

@@ -157,6 +157,14 @@ bool stg_signature_counts_rows(const struct stg_pipeline_spec *spec)
     return spec->n_branches == 0;
 }
 
+uint64_t stg_signature_batch_size(const struct stg_pipeline_spec *spec)
+{
+    const struct stg_step *step = find_batching(spec);
+    return step == NULL
+               ? 0
+               : (uint64_t)stg_attr_int(step->attrs, step->n_attrs, "batch_size", 0);
+}
+
 static uint64_t hash_step(const struct stg_step *step, bool without_batch_size,
                           const struct stg_attr **ret_seed)
 {

@@ -25,6 +25,9 @@ int stg_signature_compare(const char *pipeline, const char *state, struct stg_er
  * its batches one item: then the rows of an item can be added to a position. */
 bool stg_signature_counts_rows(const struct stg_pipeline_spec *spec);
 
+/* Returns the batch size that the signature leaves out; 0: it leaves none out. */
+uint64_t stg_signature_batch_size(const struct stg_pipeline_spec *spec);
+
 /* Returns NULL if a run gives the same items from a given position on, whatever the
  * timing; else the reason that it does not, in buf or a constant. */
 const char *stg_signature_irreproducible(const struct stg_pipeline_spec *spec, char *buf,

@@ -27,7 +27,7 @@ static bool has_clients_apart(const struct stg_definition *definition)
 static const char *find_lane(const struct stg_request *request,
                              const struct stg_definition *definition, struct stg_err *err)
 {
-    const char *why = stg_loading_why_inexact(definition, false);
+    const char *why = definition->irreproducible;
     if (why != NULL) {
         stg_err(err, -STAGER_FAILED_PRECONDITION,
                 "pipeline %s has no commits, because a state is not exact here: %s",
@@ -52,6 +52,17 @@ static bool has_commits(const struct stg_lane *lane)
     return lane != NULL && lane->n > 0;
 }
 
+/* Returns whether an open shares in the items of a run that is there: it begins nowhere.
+ */
+static bool shares(const struct stg_pipeline *pipeline)
+{
+    const struct stg_staged *staged = &pipeline->definition->spec->staged;
+    const struct stg_instance *instance = pipeline->instance;
+    return staged->delivery == STG_DELIVERY_SPLIT && staged->num_clients > 1 &&
+           instance != NULL && instance->stage != NULL &&
+           !stg_stage_stopping(instance->stage) && stg_stage_is_used(instance->stage);
+}
+
 static int refuse_unnamed(const char *name, const struct stg_lane *lane,
                           struct stg_err *err)
 {
@@ -62,8 +73,8 @@ static int refuse_unnamed(const char *name, const struct stg_lane *lane,
         ", and this open says nothing of them: give the tag of the checkpoint that was "
         "loaded (resume=\"tag:%s\"), its state, or resume=\"current\" for the last "
         "commit; `stagerctl commits %s` lists them, and `stagerctl delete` forgets them",
-        name, lane->last->tag, lane->last->state.pass, lane->last->state.place.elements,
-        lane->last->tag, name);
+        name, lane->last->tag, lane->last->pass, lane->last->position, lane->last->tag,
+        name);
 }
 
 /* The commits of the pipeline and those of its clients are of different lanes: a change
@@ -148,11 +159,13 @@ int stg_commit_resolve(const struct stg_pipeline *pipeline,
     if (rc == 0 && !has_commits(lane) && !request->private_run)
         rc = check_other_lanes(request->name, commits, name, err);
     if (rc == 0 && !names)
-        return has_commits(lane) ? refuse_unnamed(request->name, lane, err) : 0;
+        return has_commits(lane) && !shares(pipeline)
+                   ? refuse_unnamed(request->name, lane, err)
+                   : 0;
     if (rc == 0)
         rc = find_commit(request, lane, &commit, err);
     if (commit != NULL)
-        stg_state_write(&commit->state, buf);
+        memcpy(buf, commit->state, strlen(commit->state) + 1);
     return rc;
 }
 
@@ -237,7 +250,9 @@ static int check_state(const struct stg_definition *definition, const char *text
                      "the state counts elements in order version %" PRIu64
                      ", and this release of stagerd has version %d",
                      ret->order, STG_ORDER_VERSION);
-    return rc == 0 ? stg_signature_compare(definition->signature, ret->steps, err) : rc;
+    if (rc == 0)
+        rc = stg_signature_compare(definition->signature, ret->steps, err);
+    return rc == 0 ? stg_loading_check_taken(definition, false, ret, err) : rc;
 }
 
 static int commit(struct stg_session *session, const struct stg_request *request,
@@ -315,8 +330,8 @@ static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
                                           .client = c->client,
                                           .lane = lane->name,
                                           .attempt = c->attempt,
-                                          .pass = c->state.pass,
-                                          .position = c->state.place.elements,
+                                          .pass = c->pass,
+                                          .position = c->position,
                                           .time_ns = c->time_ns};
     }
     return 0;

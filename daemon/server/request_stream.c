@@ -88,6 +88,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     session->client = attached->client;
     session->joining = true;
     stg_commit_attached(session, request, instance, client_id);
+    char text[STG_STATE_TEXT_BYTES] = "";
     struct stg_reply reply = stg_reply_to(request);
     reply.name = instance->config.name;
     reply.generation = instance->generation;
@@ -102,10 +103,13 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     reply.unwatched = session->unwatched;
     reply.wants_reports = true;
     reply.signature = definition->signature;
-    reply.irreproducible = stg_loading_why_inexact(definition, instance->private_run);
+    reply.irreproducible = definition->irreproducible;
     reply.begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply.skip_rows = params->state != NULL ? params->state->rows : 0;
-    reply.state = request->resume != NULL ? request->state : NULL;
+    if (params->state == NULL && stg_stage_inherits(instance->stage))
+        stg_state_write(instance->config.start, text);
+    reply.state =
+        request->resume != NULL && params->state != NULL ? request->state : text;
     if (session->unwatched)
         stg_log(
             STG_LOG_WARNING,

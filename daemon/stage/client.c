@@ -362,6 +362,7 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
     client->next = stage->members.clients;
     stage->members.clients = client;
     stage->members.n_joining++;
+    stg_consumer_join(stage, client);
     return 0;
 }
 
@@ -505,6 +506,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     stage->members.attached_ns += now;
     stage->effects.events.has_changed = true;
     requeue(stage, client);
+    stg_consumer_leave(stage, client);
     stg_lease_client_detach(stage->buffer.leases, client->lease_client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     if (back) {
@@ -643,6 +645,7 @@ void stg_client_cancel(struct stg_stage *stage, struct stg_client *client)
         at = &(*at)->next;
     *at = client->next;
     stage->members.n_joining--;
+    stg_consumer_leave(stage, client);
     stg_lease_client_dead(stage->buffer.leases, client->lease_client, NULL, NULL);
     stg_stage_free_client(stage, client);
     note_empty(stage);

@@ -19,8 +19,10 @@ static bool end_pass(struct stg_stage *stage)
         return changed;
     stage->pass.state = STG_PASS_NONE;
     stage->effects.events.has_turned = true;
+    stage->members.n_items = stage->last_place.items;
     stage->last_place = (struct stg_pass_place){0};
-    if (stage->pass.n_ended == stage->config.first_pass && stage->buffer.n_published == 0)
+    if (stage->pass.n_ended == stage->config.first_pass &&
+        stage->buffer.n_published == 0 && stage->config.start == NULL)
         stg_stage_log(stage, STG_LOG_WARNING,
                       "pipeline %s: pass %" PRIu64
                       " ended without a batch: no rows, or fewer than "
@@ -78,6 +80,7 @@ static bool begin_pass(struct stg_stage *stage)
     }
     stage->timeouts.asked_ns = 0;
     stage->pass.state = STG_PASS_RUNNING;
+    stg_consumers_begin(stage);
     stage->effects.events.has_turned = true;
     stage->effects.wake |= STG_WAKE_PASS;
     return true;

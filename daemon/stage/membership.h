@@ -58,10 +58,11 @@ struct stg_client {
     struct stg_partition_needs *needs; /* NULL without partitions */
     uint64_t joined;                   /* number of clients before it */
 
-    uint32_t rank;   /* round_robin */
-    bool names_rank; /* the client has named it */
-    uint64_t cursor; /* broadcast: ordinal of the next item it gets */
-    bool loads;      /* it opened with a state */
+    uint32_t rank;     /* round_robin */
+    uint32_t consumer; /* split: its number in the pass, from 1 */
+    bool names_rank;   /* the client has named it */
+    uint64_t cursor;   /* broadcast: ordinal of the next item it gets */
+    bool loads;        /* it opened with a state */
     uint64_t load_pass;
     struct stg_pass_place load_place; /* broadcast: it gets nothing before that */
     uint64_t base_pass;               /* the pass that pass_wanted == 1 means */
@@ -116,6 +117,10 @@ struct stg_membership {
     uint64_t n_joined;    /* clients in total */
     uint64_t attached_ns; /* of clients that left, less when those came that did not */
     uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
+    uint32_t n_consumers; /* split: numbers of this pass */
+    uint64_t n_passes;    /* split: passes before this pass; it may have ended */
+    uint64_t n_before;    /* split: items of the pass before */
+    uint64_t n_items;     /* split: of this pass, once it has ended */
     bool begun;           /* all num_clients were attached once, and some still are */
     struct stg_client *alone; /* all others wait for it, since alone_ns; or NULL */
     uint64_t alone_ns;

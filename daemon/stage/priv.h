@@ -90,6 +90,9 @@ struct stg_runners {
     uint32_t n_in_round;     /* round_robin: published items of an unfinished round */
     struct stg_pass_place round_base; /* before the first of them */
     uint64_t n_errors_delivered;      /* error items that a state counts as delivered */
+    struct stg_taken taken;           /* items of this pass that a state has */
+    struct stg_taken_walk taken_walk; /* of those, the range that is next */
+    bool has_taken;                   /* there is one */
 };
 
 /* The run begins at a state: the first runner moves the dataset there before any client
@@ -471,6 +474,18 @@ void stg_stage_stop_when_left(struct stg_stage *stage);
 /* Disconnects clients of a run that begins at a state which ask for a batch without
  * having loaded it. */
 void stg_clients_refuse_unloaded(struct stg_stage *stage);
+
+/* ---- consumers.c ---- */
+
+/* Returns whether several clients share the items of a pass: a state of each has what it
+ * took. */
+bool stg_stage_is_shared(const struct stg_stage *stage);
+
+/* Give numbers to the consumers of a split, and set what they say in their states: to one
+ * that is joining, to all when a pass begins, and after one has left. */
+void stg_consumer_join(struct stg_stage *stage, struct stg_client *client);
+void stg_consumers_begin(struct stg_stage *stage);
+void stg_consumer_leave(struct stg_stage *stage, const struct stg_client *client);
 
 /* ---- timeouts.c ---- */
 

@@ -368,11 +368,15 @@ static void trace_publish(const struct stg_stage *stage, uint64_t began_ns,
                                  .kind = STG_SPAN_PUBLISH});
 }
 
-/* Returns the place before an item; under round_robin before its round. */
+/* Returns the place before an item; under round_robin before its round. Of several
+ * clients of a split, the one that takes an item also takes those before it that were
+ * dropped or ignored. */
 static struct stg_pass_place place_before(struct stg_stage *stage,
                                           const struct stg_work *work)
 {
     struct stg_runners *runners = &stage->runners;
+    if (stg_stage_is_shared(stage) && stage->staged->deterministic)
+        return stage->last_place;
     if (stage->buffer.round_items == 1)
         return work->before;
     if (runners->n_in_round == 0)

@@ -26,7 +26,8 @@ static bool is_same(const struct stg_state *a, const struct stg_state *b)
 {
     return a->pass == b->pass && !stg_place_is_before(&a->place, &b->place) &&
            !stg_place_is_before(&b->place, &a->place) && a->rows == b->rows &&
-           a->n_delivered == b->n_delivered;
+           a->n_delivered == b->n_delivered && a->run == b->run &&
+           strcmp(a->taken, b->taken) == 0;
 }
 
 /* The place before the first item that the buffer has, or will have next. */
@@ -113,7 +114,8 @@ static int refuse_digest(const struct stg_stage *stage, const struct stg_state *
     stg_err(err, -STAGER_FAILED_PRECONDITION,
             "the clients of pipeline %s loaded a state of pass %" PRIu64
             ", position %" PRIu64 ", and this state is of pass %" PRIu64
-            ", position %" PRIu64 ": all ranks must load the state of one step; loaded:",
+            ", position %" PRIu64
+            ": all clients must load the state of one step; loaded:",
             stage->config.name, stage->config.start->pass,
             stage->config.start->place.elements, state->pass, state->place.elements);
     name(stage, has_loaded, err);
@@ -149,6 +151,35 @@ static int admit_together(const struct stg_stage *stage, const struct stg_state 
     return 1;
 }
 
+static int refuse_running(const struct stg_stage *stage, struct stg_err *err)
+{
+    stg_err(err, -STAGER_FAILED_PRECONDITION,
+            "the run of pipeline %s has begun, and its clients would not go back to the "
+            "state: close the streams of all, then load the merged state in each; "
+            "attached:",
+            stage->config.name);
+    name(stage, is_there, err);
+    return err->code;
+}
+
+/* Split: a client that loads the state of the run takes a place that no client had. */
+static int admit_shared(const struct stg_stage *stage, const struct stg_state *state,
+                        struct stg_err *err)
+{
+    const struct stg_state *start = stage->config.start;
+    const struct stg_membership *members = &stage->members;
+    bool same = start != NULL && is_same(start, state);
+    uint32_t n_clients = stage->config.num_clients;
+    if (members->n_attached + members->n_joining >= n_clients)
+        return 0; /* attaching refuses it, with the names of all */
+    if (same && (count(stage, has_begun) == 0 ||
+                 members->n_joined + members->n_joining < n_clients))
+        return 0;
+    if (!same && start != NULL && count(stage, has_loaded) > 0)
+        return refuse_digest(stage, state, err);
+    return count(stage, has_begun) == 0 ? 1 : refuse_running(stage, err);
+}
+
 int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
                     struct stg_err *err)
 {
@@ -159,6 +190,8 @@ int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
         rc = start == NULL || !is_same(start, state) || stage->counts.n_assigned > 0;
     else if (stage->policy->together)
         rc = admit_together(stage, state, err);
+    else if (stg_stage_is_shared(stage))
+        rc = admit_shared(stage, state, err);
     pthread_mutex_unlock(&stage->lock);
     return rc;
 }

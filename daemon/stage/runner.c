@@ -416,7 +416,28 @@ static int seek(struct stg_stage *stage, const struct stg_state *start,
     runners->pull_epoch = start->place.epoch;
     runners->pull_index = start->place.index;
     runners->n_errors_delivered = start->n_delivered;
+    if (rc == 0 && start->consumers > 0)
+        rc = stg_taken_read(start->taken, &runners->taken, err);
+    runners->has_taken = rc == 0 && runners->taken.n > 0;
+    runners->taken_walk = (struct stg_taken_walk){.set = &runners->taken};
     return rc;
+}
+
+/* Returns whether a state has that item. Items come in their order. */
+static bool is_taken(struct stg_runners *runners, uint64_t item)
+{
+    struct stg_taken_walk *walk = &runners->taken_walk;
+    runners->has_taken = runners->has_taken && stg_taken_seek(walk, item);
+    return runners->has_taken && walk->begin <= item;
+}
+
+/* The pass is over before the last item that a state has. */
+static int refuse_short(const struct stg_runners *runners, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "the state has item %" PRIu64 " of the pass, which has %" PRIu64
+                   ": the data or the steps are not those that the state was taken of",
+                   runners->taken.end, runners->pull_place.items);
 }
 
 static int find_place(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
@@ -425,6 +446,8 @@ static int find_place(struct stg_stage *stage, uint64_t pass, struct stg_err *er
     const struct stg_state *start = stage->config.start;
     runners->pull_place = (struct stg_pass_place){0};
     runners->n_errors_delivered = 0;
+    runners->has_taken = false;
+    stg_taken_clear(&runners->taken);
     int rc =
         stg_dataset_identify(runners->dataset, stage->config.spec, &runners->data, err);
     return rc == 0 && start != NULL && start->pass == pass ? seek(stage, start, err) : rc;
@@ -477,14 +500,11 @@ static struct stg_pass_place place_of(const struct stg_work *work)
                                    .has_errors = position->errors != 0};
 }
 
-static int read_element(struct stg_stage *stage, struct stg_work *work,
+static int next_element(struct stg_runners *runners, struct stg_work *work,
                         struct stg_err *err)
 {
-    struct stg_runners *runners = &stage->runners;
     struct stg_block *block = NULL;
-    int rc = open_dataset(stage, work->pass, err);
-    if (rc == 0)
-        rc = stg_dataset_next(runners->dataset, &block, err);
+    int rc = stg_dataset_next(runners->dataset, &block, err);
     if (rc != 0)
         return rc;
     if (block->epoch != runners->pull_epoch) {
@@ -498,6 +518,23 @@ static int read_element(struct stg_stage *stage, struct stg_work *work,
     work->before = runners->pull_place;
     work->after = runners->pull_place = place_of(work);
     return 0;
+}
+
+/* The next element that no state has. */
+static int read_element(struct stg_stage *stage, struct stg_work *work,
+                        struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    int rc = open_dataset(stage, work->pass, err);
+    if (rc == 0)
+        rc = next_element(runners, work, err);
+    while (rc == 0 && is_taken(runners, runners->pull_place.items - 1)) {
+        stg_block_unref(work->block);
+        rc = next_element(runners, work, err);
+    }
+    if (rc == 1 && runners->has_taken && runners->taken.end > runners->pull_place.items)
+        rc = refuse_short(runners, err);
+    return rc;
 }
 
 /* The clock of a thread is a system call: one pull in a few is looked at. */
@@ -757,6 +794,8 @@ void stg_runners_shed(struct stg_stage *stage)
         writer_finish(&runners->all[i].writer);
     stg_dataset_destroy(runners->dataset);
     runners->dataset = NULL;
+    stg_taken_finish(&runners->taken);
+    runners->has_taken = false;
 }
 
 void stg_runners_finish(struct stg_stage *stage)

@@ -83,6 +83,7 @@ int stg_stage_create(const struct stg_stage_config *config,
     stage->memory.budget_bytes = bytes;
     memcpy(stage->memory.holder, holder, sizeof(holder));
     stage->pass.n_ended = config->first_pass;
+    stage->members.n_passes = config->first_pass;
     stage->pass.next_number = config->first_number;
     if (config->start != NULL) {
         stage->start.state = STG_START_PENDING;

@@ -54,8 +54,9 @@ struct stg_stage_config {
     size_t n_groups;
     struct stg_container *container; /* of the dataset; NULL: none */
     enum stg_delivery delivery;
-    bool private_run; /* ends with its client, regardless of keep_warm and
-                         reconnect_grace_millis */
+    uint64_t batch_size; /* that a state counts items with; 0: none */
+    bool private_run;    /* ends with its client, regardless of keep_warm and
+                            reconnect_grace_millis */
     uint32_t num_clients;
     struct stg_budget *budget;
     struct stg_pool *pool; /* pulls and computes there; NULL: on the stage's threads */
@@ -112,6 +113,10 @@ uint32_t stg_stage_retained(struct stg_stage *stage, const struct stg_client *cl
  * in the budget the first process that keeps such memory. Any thread, once; no other call
  * of the loop may destroy the stage meanwhile. */
 void stg_stage_shrink(struct stg_stage *stage);
+
+/* Returns whether a client that shares in a split begins with the items that config.start
+ * has: the run began there, in this pass. Any thread. */
+bool stg_stage_inherits(struct stg_stage *stage);
 
 /* Returns 1 if the dataset is at config.start, and clients may attach; 0 if a runner
  * still moves it there. Negative: it cannot be moved there; the error names the

@@ -2,11 +2,13 @@
 #include "tests/failalloc.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/arena.h"
 #include "core/bump.h"
 #include "core/device.h"
 #include "core/lease.h"
+#include "core/state.h"
 #include "tests/check.h"
 
 static struct stg_err err;
@@ -69,6 +71,67 @@ static int make_stream_and_event(void *owner)
     return rc;
 }
 
+/* Out of order, so that each item but the first makes the set anew. */
+static int take_items(void *owner)
+{
+    struct stg_taken set = {0};
+    int rc = 0;
+    for (uint64_t item = 40; rc == 0 && item > 0; item -= 2) {
+        uint64_t first = set.n > 0 ? set.runs[0].gap : 0, end = set.end;
+        rc = stg_taken_add(&set, item, item + 1, &err);
+        if (rc < 0) {
+            CHECK_CONTAINS(err.text, "no memory for the items");
+            CHECK(set.end == end && (end == 0 || set.runs[0].gap == first));
+        }
+    }
+    stg_taken_finish(&set);
+    return rc;
+}
+
+static int merge_states(void *owner)
+{
+    static struct stg_state states[3], merged;
+    static const char *const taken[] = {"", "ab5", ".0+1.1+2*9bcaz"};
+    for (size_t i = 0; i < 3; i++) {
+        states[i].consumers = 3;
+        states[i].consumer = i + 1;
+        strcpy(i == 0 ? states[i].before : states[i].taken, taken[i]);
+        states[i].pass = i == 0 ? 1 : 0;
+        states[i].n_before = 5;
+    }
+    strcpy(states[0].before, ".0+5");
+    merged.pass = 77;
+    int rc = stg_state_merge(states, 3, &merged, &err);
+    CHECK_INT(merged.pass, rc == 0 ? 1 : 77);
+    if (rc < 0)
+        CHECK_CONTAINS(err.text, "no memory");
+    return rc;
+}
+
+static int read_state(void *owner)
+{
+    static struct stg_state state = {.consumers = 2, .taken = "abab9", .before = "a"},
+                            ret;
+    char text[STG_STATE_TEXT_BYTES];
+    size_t n = stg_state_write(&state, text);
+    return stg_state_read(text, n, &ret, &err);
+}
+
+static void a_set_of_items_survives_every_failed_allocation(void)
+{
+    CHECK(stg_failalloc_each(take_items, NULL) > 20);
+}
+
+static void merging_states_survives_every_failed_allocation(void)
+{
+    CHECK(stg_failalloc_each(merge_states, NULL) > 5);
+}
+
+static void reading_a_state_survives_every_failed_allocation(void)
+{
+    CHECK_INT(stg_failalloc_each(read_state, NULL), 1);
+}
+
 static void creating_an_arena_survives_every_failed_allocation(void)
 {
     CHECK_INT(stg_failalloc_each(make_arena, NULL), 5);
@@ -112,6 +175,9 @@ static void the_helper_fails_the_requested_allocations(void)
 }
 
 static const struct stg_test tests[] = {
+    TEST(a_set_of_items_survives_every_failed_allocation),
+    TEST(merging_states_survives_every_failed_allocation),
+    TEST(reading_a_state_survives_every_failed_allocation),
     TEST(the_helper_fails_the_requested_allocations),
     TEST(creating_an_arena_survives_every_failed_allocation),
     TEST(creating_a_lease_core_survives_every_failed_allocation),

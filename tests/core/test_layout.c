@@ -143,6 +143,15 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_ring_page, final, 192, 1024);
     FIELD(stg_ring_page, entries, 1216, 32768);
     FIELD(stg_ring_page, places, 33984, 20480);
+    FIELD(stg_ring_page, shared, 54464, 8);
+    FIELD(stg_ring_page, sharing, 54472, 88);
+    FIELD(stg_sharing, run, 0, 8);
+    FIELD(stg_sharing, pass, 8, 8);
+    FIELD(stg_sharing, consumer, 16, 8);
+    FIELD(stg_sharing, consumers, 24, 8);
+    FIELD(stg_sharing, batch, 32, 8);
+    FIELD(stg_sharing, before, 40, 8);
+    FIELD(stg_sharing, start, 48, 40);
     FIELD(stg_pass_place, items, 0, 8);
     FIELD(stg_pass_place, elements, 8, 8);
     FIELD(stg_pass_place, epoch, 16, 8);

@@ -106,6 +106,35 @@ static void releases_arrive_in_order(void)
     pair_free(&p);
 }
 
+enum { N_SHARED = 200000 };
+
+static void *share_often(void *arg)
+{
+    struct pair *p = arg;
+    for (uint64_t i = 1; i <= N_SHARED; i++)
+        stg_ring_share(&p->out,
+                       &(struct stg_sharing){.run = i, .pass = i, .start.items = i});
+    return NULL;
+}
+
+static void what_a_consumer_says_is_read_as_a_whole(void)
+{
+    struct pair p = pair_make();
+    struct stg_sharing sharing = {0};
+    pthread_t thread;
+    CHECK(!stg_ring_sharing(&p.take, &sharing));
+    CHECK_INT(pthread_create(&thread, NULL, share_often, &p), 0);
+    while (sharing.run < N_SHARED) {
+        uint64_t last = sharing.run;
+        if (!stg_ring_sharing(&p.take, &sharing))
+            continue;
+        CHECK(sharing.run >= last);
+        CHECK(sharing.pass == sharing.run && sharing.start.items == sharing.run);
+    }
+    pthread_join(thread, NULL);
+    pair_free(&p);
+}
+
 static void spans_are_read_in_order_and_the_oldest_are_dropped(void)
 {
     struct pair p = pair_make();
@@ -415,6 +444,7 @@ static const struct stg_test tests[] = {
     TEST(what_is_pushed_is_taken_in_order),
     TEST(the_place_of_a_descriptor_comes_with_it),
     TEST(releases_arrive_in_order),
+    TEST(what_a_consumer_says_is_read_as_a_whole),
     TEST(spans_are_read_in_order_and_the_oldest_are_dropped),
     TEST(a_counter_that_jumps_is_a_violation),
     TEST(a_counter_that_goes_back_is_a_violation),

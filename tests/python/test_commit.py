@@ -275,16 +275,40 @@ class Deliveries(Case):
         first.close()
         second.close()
 
-    def test_split_among_several_clients_has_none(self):
-        self.make(delivery="split", num_clients=2)
-        with stager.open(self.name, resume="approximate") as stream:
-            values(stream, 1)
-            with self.assertRaisesRegex(stager.FailedPreconditionError, "has no commits, because a state is not exact here"):
-                stream.commit(stream.state_dict(), "a")
-        with self.assertRaisesRegex(stager.FailedPreconditionError, "has no commits"):
+    def test_split_among_several_clients_commits_merged_states(self):
+        self.make(delivery="split", num_clients=3)
+        streams = [stager.open(self.name, client_id=f"trainer-{k}", resume="current") for k in range(3)]
+        taken = [values(streams[k], 1)[0] for k in (0, 1, 1, 0, 1)]     # the third one takes nothing
+        states = [stream.state_dict() for stream in streams]
+        with self.assertRaisesRegex(stager.FailedPreconditionError, r"consumer 2 of 3 \(client trainer-1\): merge it"):
+            streams[1].commit(states[1], "five")
+        merged = stager.merge_states(states)
+        streams[2].commit(merged, "five")
+        streams[0].commit(stager.merge_states(reversed(states)), "five")    # the same state again
+        streams[0].next().release()
+        later = stager.merge_states(stream.state_dict() for stream in streams)
+        with self.assertRaisesRegex(stager.AlreadyExistsError, r"tag five was committed .* by trainer-2 .*\(\w+ differs\)"):
+            streams[0].commit(later, "five")
+        streams[1].close()
+        with stager.open(self.name) as stream:  # in place of the one that left: no client begins anywhere
+            stream.next(timeout=20).release()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "has begun, and its clients would not go back"):
             stager.open(self.name, resume="current")
-        with stager.open(self.name) as stream:
-            values(stream, 1)
+        for stream in streams:
+            stream.close()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "has commits, the last one with tag five"):
+            stager.open(self.name)
+        self.daemon.stop()
+        self.daemon.start()
+        with stager.open(self.name, resume="tag:five") as first, stager.open(self.name, resume="current") as second:
+            rest = values(first, 3) + values(second, 2)
+            again = stager.merge_states([first.state_dict(), second.state_dict()])
+            second.commit(again, "ten")
+        with stager.open(self.name, resume="tag:ten", private_run=True) as stream:
+            rest += values(stream, 90)
+            with self.assertRaises(stager.OutOfRangeError):
+                stream.next()
+        self.assertEqual(sorted(taken + rest), list(range(100)))
 
 
 class Crashes(Case):

@@ -4,6 +4,8 @@
 import hashlib
 import json
 import os
+import random
+import select
 import signal
 import subprocess
 import sys
@@ -426,22 +428,6 @@ class Refused(Case):
         self.assertIn("on_timeout: drop", stager.check(stager.staged(rows))["reproducible"])
         self.assertIn("deterministic: false", stager.check(rows.staged(deterministic=False))["reproducible"])
 
-    def test_split_among_several_has_no_state(self):
-        name = self.numbers(stop=40, num_clients=2)
-        state = self.state_of_numbers()
-        with stager.open(name) as stream:
-            stream.next()
-            with self.assertRaisesRegex(stager.FailedPreconditionError, "delivery: split gives a batch to the client that is free"):
-                stream.state_dict()
-        with self.assertRaisesRegex(stager.FailedPreconditionError, "delivery: split"):
-            stager.open(name, state=state)
-
-    def state_of_numbers(self):
-        name = self.apply(name="numbers-alone", dataset=[{"range": {"stop": 40}}, {"batch": {"batch_size": 2}}])
-        with stager.open(name) as stream:
-            stream.next()
-            return stream.state_dict()
-
 
 class Deliveries(Case):
     def numbers_of(self, name, n, delivery, num_clients, **staged):
@@ -584,6 +570,394 @@ class Deliveries(Case):
             with stager.open(name, state=states[0]) as first, stager.open(name, state=state) as second:
                 self.assertEqual(list(self.items(second)), every[k:], f"after {k} items")
                 self.assertEqual(list(self.items(first)), every)
+
+
+class Consumer:
+    """A trainer of a split in a child process. After each batch it sends a checkpoint: its rows and its state."""
+
+    def __init__(self, name, seed, state=None, **options):
+        self.rows, self.state, self.has_ended, self.why, self.n = [], None, False, None, 0
+        self.rest = b""
+        self.out, into = os.pipe()
+        self.asks, self.go = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                os.close(self.out)
+                os.close(self.go)
+                self.train(into, name, random.Random(seed), state, options)
+                status = 0
+            except BaseException as error:
+                self.send(into, why=f"{type(error).__name__}: {error}")
+            finally:
+                os._exit(status)
+        os.close(into)
+        os.close(self.asks)
+
+    def begin(self):
+        """It takes its first batch."""
+        os.write(self.go, b"x")
+
+    @staticmethod
+    def send(into, **what):
+        line = json.dumps(what).encode() + b"\n"
+        while line:
+            line = line[os.write(into, line):]
+
+    def train(self, into, name, draw, state, options):
+        speed = draw.choice((0, 0.001, 0.004))
+        with stager.open(name, state=state, **options) as stream:
+            self.send(into, rows=[], state=stream.state_dict())
+            os.read(self.asks, 1)
+            while True:
+                try:
+                    rows = [row.hex() for row in stream.next()["record"].tolist()]
+                except stager.OutOfRangeError:
+                    break
+                except stager.InvalidArgumentError as error:
+                    rows = [f"error {error.line}"]
+                self.send(into, rows=rows, state=stream.state_dict())
+                time.sleep(draw.random() * speed)    # what it computes
+            self.send(into, end=True)
+
+    def read(self):
+        """Takes in what has come. Returns false at the end."""
+        data = os.read(self.out, 1 << 16)
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()     # without its end: not a checkpoint yet
+        for line in lines:
+            what = json.loads(line)
+            self.rows += what.get("rows", [])
+            self.n += "rows" in what
+            self.state = what.get("state", self.state)
+            self.has_ended = self.has_ended or "end" in what
+            self.why = what.get("why", self.why)
+        return bool(data)
+
+    def end(self):
+        while self.read():
+            pass
+        os.close(self.out)
+        os.close(self.go)
+        os.waitpid(self.pid, 0)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+
+class Split(Case):
+    """Several trainers share the batches."""
+
+    def shared(self, folder, num_clients, name, **options):
+        return self.criteo(folder, batch_size=options.pop("batch_size", 2), name=name, num_clients=num_clients, **options)
+
+    def whole_pass(self, name):
+        with stager.open(name, private_run=True) as stream:
+            return sorted(row.hex() for row in records(stream))
+
+    def run_all(self, name, n, seed, state, n_checkpoints):
+        """n trainers from the state on. They begin once all are open. All are killed after that many checkpoints in
+        total; None: after the pass."""
+        consumers = [Consumer(name, seed * 100 + k, state) for k in range(n)]
+        left = {consumer.out: consumer for consumer in consumers}
+        for consumer in consumers:
+            while consumer.n == 0 and consumer.read():
+                pass
+        for consumer in consumers:
+            consumer.begin()
+        while left and (n_checkpoints is None or sum(c.n for c in consumers) < n_checkpoints + n):
+            for out in select.select(list(left), [], [])[0]:
+                if not left[out].read():
+                    del left[out]
+        if n_checkpoints is not None:
+            for consumer in consumers:
+                consumer.kill()
+        for consumer in consumers:
+            consumer.end()
+            self.assertIsNone(consumer.why)
+        return consumers
+
+    def test_trainers_killed_at_random_continue_in_any_number_exactly(self):
+        folder = self.rows()
+        name = self.shared(folder, 3, "split-3")
+        every = self.whole_pass(name)
+        self.assertEqual(len(every), N_ROWS)
+        draw = random.Random(1)
+        n_seeds = 40 if case.SLOW == 1 else 6
+        for seed in range(n_seeds):
+            n_rows, state, n_merged = [], None, 0
+            for n in (3, draw.choice((1, 2, 4)), draw.choice((1, 2, 4)), draw.choice((1, 2, 4))):
+                name = self.shared(folder, n, f"split-{n}")
+                is_last = n_merged == 3
+                consumers = self.run_all(name, n, seed * 10 + n_merged, state, None if is_last else draw.randrange(40))
+                n_rows += [row for consumer in consumers for row in consumer.rows]
+                if not is_last:
+                    states = [consumer.state for consumer in consumers]
+                    draw.shuffle(states)
+                    state = stager.merge_states(states)
+                n_merged += 1
+            self.assertEqual(sorted(n_rows), every, f"seed {seed}")
+
+    def test_error_items_and_ignored_items_are_taken_once(self):
+        lines = [f"{i}" for i in range(60)]
+        for i in (3, 4, 17, 31, 59):
+            lines[i] = f"x{i}"
+        path = self.file("rows", "\n".join(lines) + "\n")
+        graph = [{"name": "n", "op": "string_to_number", "input": ["record"]}]
+        for ignored in ([], ["INVALID_ARGUMENT"]):
+            staged = {"features": {"n": "n", "record": "record"}, "ignored_exception_types": ignored}
+            names = {n: self.apply(name=f"errors-{n}-{len(ignored)}", graph=graph,
+                                   dataset=[{"files": {"pattern": path}}, "text_line", {"batch": {"batch_size": 1}}],
+                                   staged={**staged, "num_clients": n}) for n in (2, 3)}
+            good = [line.encode().hex() for line in lines if line[0] != "x"]
+            bad = [] if ignored else [f"error {i + 1}" for i, line in enumerate(lines) if line[0] == "x"]
+            for seed in range(6):
+                first = self.run_all(names[3], 3, seed, None, 8 + 5 * seed)
+                state = stager.merge_states(c.state for c in first)
+                second = self.run_all(names[2], 2, seed + 50, state, None)
+                self.assertEqual(sorted(row for c in first + second for row in c.rows), sorted(good + bad))
+
+    def three(self, name, n=6):
+        """States of three trainers that took batches in turn."""
+        streams = [stager.open(name, client_id=f"trainer-{k}") for k in range(3)]
+        for k in range(n):
+            streams[k % 3].next().release()
+        return streams, [stream.state_dict() for stream in streams]
+
+    def test_states_in_turn_are_small_and_one_step_has_one_digest(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60], batch_size=1)
+        streams, states = self.three(name, 150)
+        for stream, state in zip(streams, states):
+            self.assertLessEqual(len(json.dumps(state)), 1024)
+            self.assertEqual((state["consumers"], state["client"]), (3, stream.client_id))
+        merged = stager.merge_states(states)
+        self.assertEqual(stager.merge_states(reversed(states)), merged)
+        self.assertLessEqual(len(json.dumps(merged)), 1024)
+        self.assertEqual(stager.merge_states([merged]), merged)
+        for stream in streams:
+            stream.close()
+
+    def test_a_missing_state_and_states_of_other_runs_are_refused_by_name(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60])
+        streams, states = self.three(name)
+        precondition = stager.FailedPreconditionError
+        with self.assertRaisesRegex(precondition, r"consumer 2 of 3 is missing: .* consumer 1 \(client trainer-0\), consumer 3 \(client trainer-2\)"):
+            stager.merge_states([states[0], states[2]])
+        streams[0].next().release()
+        with self.assertRaisesRegex(precondition, r"consumer 1 \(client trainer-0\) is there with two states"):
+            stager.merge_states([*states, streams[0].state_dict()])
+        for stream in streams:
+            stream.close()
+        other, others = self.three(self.shared(self.rows(), 3, "another"))
+        with self.assertRaisesRegex(precondition, "have different runs"):
+            stager.merge_states([states[0], *others[1:]])
+        for stream in other:
+            stream.close()
+        with self.assertRaisesRegex(precondition, r"consumer 1 of 3 \(client trainer-0\): merge it"):
+            stager.open(name, state=states[0])
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "no states are given"):
+            stager.merge_states([])
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "state 2: .*edited"):
+            stager.merge_states([states[0], {**states[1], "taken": "b"}])
+
+    def test_a_merged_state_loads_only_where_it_is_exact(self):
+        folder = self.rows()
+        name = self.shared(folder, 3, self._testMethodName[:60])
+        streams = [stager.open(name) for _ in range(3)]
+        for k in (0, 1, 0, 1, 0):
+            streams[k].next().release()     # the third one holds up the others
+        merged = stager.merge_states([stream.state_dict() for stream in streams])
+        for stream in streams:
+            stream.close()
+        precondition = stager.FailedPreconditionError
+        with self.assertRaisesRegex(precondition, "load it with delivery: split, or in a private run"):
+            stager.open(self.shared(folder, 2, "rounds", delivery="round_robin"), state=merged)
+        with self.assertRaisesRegex(precondition, "batches of 2 rows, .* now batch_size is 3"):
+            stager.open(self.shared(folder, 2, "larger", batch_size=3), state=merged)
+        with stager.open(name, private_run=True, state=merged) as stream:
+            stream.next().release()
+            again = stream.state_dict()
+            self.assertEqual(self.rest(stream), N_ROWS - 12)
+        with stager.open(name, private_run=True, state=again) as stream:
+            self.assertEqual(self.rest(stream), N_ROWS - 12)
+
+    def test_other_states_do_not_join_a_run_and_send_no_client_back(self):
+        folder = self.rows()
+        name = self.shared(folder, 3, self._testMethodName[:60])
+        streams, states = self.three(name)
+        early = stager.merge_states(states)
+        streams[1].next().release()
+        late = stager.merge_states([stream.state_dict() for stream in streams])
+        precondition = stager.FailedPreconditionError
+        streams[2].close()
+        with self.assertRaisesRegex(precondition, "has begun, and its clients would not go back to the state: .* trainer-1"):
+            stager.open(name, state=early)
+        for stream in streams:
+            stream.close()
+        with stager.open(name, client_id="first", state=late) as first:
+            with self.assertRaisesRegex(precondition, "must load the state of one step; loaded: first"):
+                stager.open(name, state=early)
+            first.next().release()
+            with self.assertRaisesRegex(precondition, "must load the state of one step; loaded: first"):
+                stager.open(name, state=early)
+            with stager.open(name, state=late) as second:
+                second.next().release()
+            self.assertEqual(self.rest(first), N_ROWS - 2 * 9)
+
+    def take(self, streams, n):
+        """n batches, from whichever of the streams has one."""
+        while n > 0:
+            stream = streams[n % len(streams)]
+            try:
+                stream.next(timeout=0.05).release()
+                n -= 1
+            except stager.DeadlineExceededError:
+                streams = streams[1:] + streams[:1]
+
+    def rest(self, stream):
+        """The rows that are left of the pass, for the only trainer."""
+        got = []
+        while True:
+            try:
+                got += records([stream.next()])
+            except stager.OutOfRangeError:
+                return len(got)
+
+    def test_a_state_follows_the_passes(self):
+        name = self.shared(self.rows(), 2, self._testMethodName[:60], batch_size=50)
+        first, second = stager.open(name), stager.open(name)
+        self.assertEqual([s.state_dict()["pass"] for s in (first, second)], [0, 0])
+        self.take([first, second], 3)
+        stale = [first.state_dict(), second.state_dict()]
+        self.take([first, second], 1)
+        at_end = [first.state_dict(), second.state_dict()]
+        for stream in (first, second):
+            with self.assertRaises(stager.OutOfRangeError):
+                stream.next(timeout=20)
+        self.assertEqual([first.state_dict(), second.state_dict()], at_end)
+        iter(first)
+        self.take([first], 1)
+        in_second = first.state_dict()
+        self.assertEqual((in_second["pass"], in_second["taken"]), (1, ".0+1"))
+        merged = stager.merge_states([in_second, at_end[1]])
+        self.assertEqual(merged["pass"], 1)
+        if stale[1] != at_end[1]:
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "different passes"):
+                stager.merge_states([in_second, stale[1]])
+        first.close()
+        second.close()
+        with stager.open(name, state=merged) as stream:
+            self.assertEqual(self.rest(stream), N_ROWS - 50)
+        with stager.open(name, state=stager.merge_states(at_end)) as stream:
+            self.assertEqual((self.rest(stream), len(records(stream))), (0, N_ROWS))
+
+    def test_a_client_that_left_is_not_missing_after_its_pass(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60], batch_size=50)
+        first, second, third = (stager.open(name) for _ in range(3))
+        third.next().release()
+        last = third.state_dict()
+        third.close()
+        self.take([first, second], 3)
+        states = [first.state_dict(), second.state_dict()]
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "consumer 3 of 3 is missing"):
+            stager.merge_states(states)
+        with stager.open(name, private_run=True, state=stager.merge_states([last, *states])) as stream:
+            self.assertEqual(self.rest(stream), 0)
+        for stream in (first, second):
+            with self.assertRaises(stager.OutOfRangeError):
+                stream.next(timeout=20)
+        iter(first)
+        iter(second)
+        case.wait_until(lambda: first.state_dict()["pass"] == 1 and second.state_dict()["pass"] == 1)
+        merged = stager.merge_states([second.state_dict(), first.state_dict()])
+        self.take([second], 1)
+        later = stager.merge_states([second.state_dict(), first.state_dict()])
+        first.close()
+        second.close()
+        for state, n_rows in ((merged, N_ROWS), (later, N_ROWS - 50)):
+            with stager.open(name, private_run=True, state=state) as stream:
+                self.assertEqual((state["pass"], self.rest(stream)), (1, n_rows))
+
+    def test_slices_of_a_staged_batch_are_taken_together(self):
+        name = self.shared(self.rows(), 2, self._testMethodName[:60], batch_size=8)
+        with stager.open(name, batch_size=4) as first, stager.open(name, batch_size=8) as second:
+            first.next().release()
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "take the state after its last slice"):
+                first.state_dict()
+            first.next().release()
+            second.next().release()
+            state = stager.merge_states([first.state_dict(), second.state_dict()])
+        with stager.open(name, private_run=True, state=state) as stream:
+            self.assertEqual(len(records(stream)), N_ROWS - 16)
+
+    def test_trainers_that_are_open_load_a_merged_state_before_their_first_batch(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60])
+        streams, states = self.three(name, 9)
+        for stream in streams:
+            stream.close()
+        merged = stager.merge_states(states)
+        streams = [stager.open(name) for _ in range(3)]
+        for stream in streams:
+            stream.load_state_dict(merged)
+        self.take(streams, 5)
+        merged = stager.merge_states([stream.state_dict() for stream in streams])
+        for stream in streams:
+            stream.close()
+        with stager.open(name, state=merged) as stream:
+            self.assertEqual(self.rest(stream), N_ROWS - 2 * 14)
+
+    def test_a_client_without_a_state_has_that_of_the_run_that_it_joins(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60])
+        streams = [stager.open(name) for _ in range(3)]
+        for k in (0, 1, 0, 1, 0):
+            streams[k].next().release()     # the third one holds a batch up
+        merged = stager.merge_states([stream.state_dict() for stream in streams])
+        for stream in streams:
+            stream.close()
+        first, second = stager.open(name, state=merged), stager.open(name)
+        states = [stream.state_dict() for stream in (second, first)]
+        self.assertEqual(stager.merge_states(states)["taken"], merged["taken"])
+        self.assertEqual(states[0]["taken"], states[1]["taken"])
+        self.take([second], 2)
+        last = first.state_dict()
+        first.close()
+        again = stager.merge_states([last, second.state_dict()])
+        second.close()
+        with stager.open(name, state=again) as stream:
+            self.assertEqual(self.rest(stream), N_ROWS - 2 * 7)
+
+    def test_a_name_of_a_client_that_json_escapes_changes_no_state(self):
+        name = self.shared(self.rows(), 2, self._testMethodName[:60])
+        with stager.open(name, client_id='rank "0" \u00e9\\') as first, stager.open(name) as second:
+            first.next().release()
+            states = [json.loads(json.dumps(stream.state_dict())) for stream in (first, second)]
+        self.assertEqual(states[0]["client"], "rank ?0? ???")
+        with stager.open(name, state=stager.merge_states(states)) as stream:
+            self.assertEqual(self.rest(stream), N_ROWS - 2)
+
+    def test_a_merged_state_in_order_loads_everywhere(self):
+        folder = self.rows()
+        name = self.shared(folder, 2, self._testMethodName[:60])
+        streams = [stager.open(name) for _ in range(2)]
+        self.take(streams, 10)
+        merged = stager.merge_states([stream.state_dict() for stream in streams])
+        for stream in streams:
+            stream.close()
+        larger = self.shared(folder, 2, "in-order-larger", batch_size=5)
+        with stager.open(larger, state=merged) as first, stager.open(larger) as second:
+            self.take([first, second], 6)
+            again = stager.merge_states([first.state_dict(), second.state_dict()])
+        with stager.open(self.shared(folder, 1, "in-order-alone", batch_size=5), state=again) as stream:
+            self.assertEqual(self.rest(stream), N_ROWS - 10 * 2 - 6 * 5)
+
+    def test_a_client_that_took_nothing_is_no_consumer(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60])
+        with stager.open(name) as first, stager.open(name) as second:
+            first.next().release()
+            stager.open(name).close()
+            case.wait_until(lambda: first.state_dict()["consumers"] == 2)
+            self.assertEqual(stager.merge_states([first.state_dict(), second.state_dict()])["consumers"], 2)
 
 
 if __name__ == "__main__":

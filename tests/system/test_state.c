@@ -95,7 +95,7 @@ static struct stager_stream *open_resumed(struct fixture *fixture, const char *r
 static void a_commit_is_where_a_stream_resumes(void)
 {
     struct fixture fixture;
-    char early[STAGER_STATE_BYTES], late[STAGER_STATE_BYTES];
+    static char early[STAGER_STATE_BYTES], late[STAGER_STATE_BYTES];
     fixture_start(&fixture, "");
     fixture_apply_range(&fixture, 8, "");
     struct stager_stream *stream = open_resumed(&fixture, "current", 0);
@@ -194,12 +194,59 @@ static void a_stream_has_one_commit_at_a_time_at_the_disk(void)
     fixture_finish(&fixture);
 }
 
+static uint64_t take_position(struct stager_stream *stream)
+{
+    struct stager_batch_info info = {.struct_size = sizeof(info)};
+    struct stager_batch *batch = fixture_take(stream);
+    CHECK_INT(stager_batch_info(batch, &info), 0);
+    stager_release(batch);
+    return info.position;
+}
+
+static void clients_of_a_split_go_on_at_their_merged_states(void)
+{
+    enum { N = 8 };
+    struct fixture fixture;
+    static char states[2][STAGER_STATE_BYTES], merged[STAGER_STATE_BYTES];
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, N, "delivery: split, num_clients: 2");
+    for (int k = 0; k <= 4; k++) {
+        struct stager_stream *both[] = {open_at(&fixture, NULL, 0, 0),
+                                        open_at(&fixture, NULL, 0, 0)};
+        uint64_t sum = 0;
+        for (int i = 0; i < k; i++)
+            sum += take_position(both[i % 2 == 0]);
+        for (int i = 0; i < 2; i++)
+            if (stager_state(both[i], states[i], sizeof(states[i])) < 0)
+                FAIL("stager_state: %s", stager_error_text(both[i]));
+        const char *texts[] = {states[1], states[0]};
+        CHECK_INT(stager_merge_states(texts, 1, merged, sizeof(merged)),
+                  -STAGER_FAILED_PRECONDITION);
+        CHECK_CONTAINS(stager_error_text(NULL), "consumer 1 of 2 is missing");
+        CHECK_INT(stager_merge_states(texts, 2, merged, 100), -STAGER_INVALID_ARGUMENT);
+        CHECK_INT(stager_merge_states((const char *const[]){states[0], NULL}, 2, merged,
+                                      sizeof(merged)),
+                  -STAGER_INVALID_ARGUMENT);
+        CHECK_INT(stager_merge_states(texts, 2, merged, sizeof(merged)), 0);
+        stager_close(both[0]);
+        stager_close(both[1]);
+        struct stager_stream *stream = open_at(&fixture, merged, 0, 0);
+        for (int i = k; i < N; i++)
+            sum += take_position(stream);
+        CHECK_INT(sum, N * (N + 1) / 2);
+        fixture_expect_code(stream, STAGER_OUT_OF_RANGE, "end of pass");
+        stager_close(stream);
+    }
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_stream_goes_on_at_every_state_of_another),
     TEST(a_rank_gets_its_batch_whatever_the_order_of_joining),
     TEST(a_commit_is_where_a_stream_resumes),
     TEST(a_commit_needs_a_stream_and_the_list_a_right),
     TEST(a_stream_has_one_commit_at_a_time_at_the_disk),
+    TEST(clients_of_a_split_go_on_at_their_merged_states),
 };
 
 TEST_MAIN(tests)

@@ -24,7 +24,7 @@ from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datase
                         sample_from_datasets, staged)
 from ._pipeline import zip_datasets as zip
 from ._serve import Server, serve
-from ._stream import Stream
+from ._stream import Stream, merge_states
 from ._work import Context
 
 #: Opens a pipeline as one more trainer: a Stream.
@@ -45,4 +45,4 @@ __all__ = [
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
     "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
-    "open", "ops", "range", "sample_from_datasets", "serve", "staged", "status", "zip"]
+    "merge_states", "open", "ops", "range", "sample_from_datasets", "serve", "staged", "status", "zip"]

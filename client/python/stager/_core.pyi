@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from typing import Any, Dict, List, Optional, Tuple, final
+from typing import Any, Dict, List, Optional, Sequence, Tuple, final
 
 version: str
 
@@ -10,6 +10,7 @@ def request(kind: str, runtime_dir: Optional[str], name: Optional[str], text: st
 def tell_end(channel: int, status: int, /) -> None: ...
 def gpu(number: int, /) -> Dict[str, Any]: ...
 def check_state(text: str, /) -> None: ...
+def merge_states(texts: Sequence[str], /) -> str: ...
 
 @final
 class Tensor:

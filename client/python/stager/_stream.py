@@ -7,7 +7,7 @@ import operator
 import os
 import time
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -106,6 +106,15 @@ def _state_text(state: Any) -> str:
 def _epoch_of(state: Any) -> int:
     epoch = state.get("epoch", 0) if isinstance(state, dict) else 0
     return epoch if isinstance(epoch, int) else 0
+
+
+def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
+    """One state of the states of all trainers that share a `split`, of one step, in any order. It loads into any
+    number of trainers. Equal states of other streams are that state. Needs no daemon. FailedPreconditionError: a
+    state is missing, or they are not of one step of one run; it names the trainers."""
+    given = [states] if isinstance(states, (dict, str)) else list(states)
+    text = _core.merge_states([_state_text(state) for state in given])
+    return {**json.loads(text), "epoch": max(map(_epoch_of, given))}
 
 
 class _Pass:
@@ -364,7 +373,8 @@ class Stream:
 
     def state_dict(self) -> Dict[str, Any]:
         """Where this trainer is: after the batches that its loop has taken, without those that are ahead of it.
-        JSON of at most 1 KiB; sends no request. FailedPreconditionError: batches of this pipeline depend on timing,
+        JSON, of at most 1 KiB unless several trainers share a `split`: then each has a state of what it took, and
+        merge_states makes one of them. Sends no request. FailedPreconditionError: batches of this pipeline depend on timing,
         and the stream was not opened with resume="approximate"."""
         mark = self._ahead.mark if self._ahead is not None else None
         mark = self._mark() if mark is None else mark
