@@ -26,7 +26,8 @@ enum {
     STG_ROW_COUNTS_ERRORS = 2, /* with errors in its input the records differ */
     STG_ROW_DROPS_ERRORS = 4,  /* it yields fewer errors than its input has */
     STG_ROW_OWN_SOURCE = 8,    /* `range` is the real step; the input is not varied */
-    STG_ROW_THREADS = 1 << 8   /* it has threads, so allocations have no fixed order */
+    STG_ROW_THREADS = 1 << 8,  /* it has threads, so allocations have no fixed order */
+    STG_ROW_AHEAD = 1 << 9     /* it has a thread, and allocations have an order */
 };
 
 struct stg_step_row {

@@ -476,9 +476,11 @@ const struct stg_step_row stg_step_rows[] = {
      .flags = STG_ROW_DROPS_ERRORS,
      .in_place = "[0 1 2] [3 4 5] [6 7]"},
     {.step = "prefetch",
+     .flags = STG_ROW_AHEAD,
      .pipeline = STG_AFTER_SOURCE("prefetch: {buffer_size: 3}"),
      .in_place = "0 1 ! 2 3 4 5 6 7 !"},
     {.step = "prefetch",
+     .flags = STG_ROW_AHEAD,
      .pipeline = STG_AFTER_SOURCE("prefetch: {buffer_size: 1}"),
      .elements = STG_ELEMENTS_VARIED | STG_ELEMENTS_SCALAR,
      .in_place = "0 1 ! 2 3 4 5 6 7 !"},
@@ -487,6 +489,7 @@ const struct stg_step_row stg_step_rows[] = {
      .pipeline = STG_AFTER_SOURCE("prefetch: {buffer_size: auto}\n- repeat: {count: 2}"),
      .in_place = "0 1 ! 2 3 4 5 6 7 ! 0 1 ! 2 3 4 5 6 7 !"},
     {.step = "prefetch",
+     .flags = STG_ROW_AHEAD,
      .pipeline =
          STG_AFTER_SOURCE("prefetch: {buffer_size: 1000}\n- batch: {batch_size: 3}\n"
                           "- prefetch: {buffer_size: 2}\n- repeat: {count: 2}"),

@@ -301,32 +301,49 @@ void stg_step_run_rewind(struct stg_step_run *run)
         FAIL("the row\n%sis not rewound: %s", run->row->pipeline, err.text);
 }
 
-static void over_rows(stg_step_check *check, bool all)
+static void over_row(const struct stg_step_row *row, bool once, stg_step_check *check)
 {
-    for (size_t i = 0; i < stg_n_step_rows; i++) {
-        const struct stg_step_row *row = &stg_step_rows[i];
-        unsigned elements = row->elements != 0 ? row->elements : STG_ELEMENTS_USUAL;
-        if (row->flags & STG_ROW_OWN_SOURCE)
-            elements = STG_ELEMENTS_SCALAR;
-        for (unsigned one = 1; one <= elements; one *= 2) {
-            if ((elements & one) == 0 || (!all && 2 * one <= elements))
-                continue;
-            struct stg_step_run run;
-            stg_step_run_init(&run, row, one, 3);
-            check(&run);
-            stg_step_run_finish(&run);
-        }
+    unsigned elements = row->elements != 0 ? row->elements : STG_ELEMENTS_USUAL;
+    if (row->flags & STG_ROW_OWN_SOURCE)
+        elements = STG_ELEMENTS_SCALAR;
+    for (unsigned one = 1; one <= elements; one *= 2) {
+        if ((elements & one) == 0 || (once && 2 * one <= elements))
+            continue;
+        struct stg_step_run run;
+        stg_step_run_init(&run, row, one, 3);
+        check(&run);
+        stg_step_run_finish(&run);
     }
 }
 
+/* any_of: of these flags a row needs one; 0: every row. */
+static void over_rows(unsigned any_of, bool once, stg_step_check *check)
+{
+    for (size_t i = 0; i < stg_n_step_rows; i++) {
+        if (any_of == 0 || (stg_step_rows[i].flags & any_of) != 0)
+            over_row(&stg_step_rows[i], once, check);
+    }
+}
+
+#if defined(__SANITIZE_THREAD__)
+#define NEEDED (STG_ROW_THREADS | STG_ROW_AHEAD)
+#else
+#define NEEDED 0
+#endif
+
 void stg_step_over_rows(stg_step_check *check)
 {
-    over_rows(check, true);
+    over_rows(NEEDED, false, check);
 }
 
 void stg_step_over_rows_once(stg_step_check *check)
 {
-    over_rows(check, false);
+    over_rows(NEEDED, true, check);
+}
+
+void stg_step_over_all_rows(stg_step_check *check)
+{
+    over_rows(0, false, check);
 }
 
 /* ---- on threads ---- */
