@@ -44,11 +44,15 @@ class Case(case.Case):
         if not SHIM:
             self.skipTest("no shim: run by meson")
         flag = os.path.join(self.daemon.folder, "die-at")
-        os.environ.update(LD_PRELOAD=SHIM, STG_DIE_AT=flag)
+        before = dict(os.environ)
+        folder, library = os.path.split(SHIM)  # LD_PRELOAD ends a path at a space
+        folders = os.pathsep.join(filter(None, [folder, before.get("LD_LIBRARY_PATH")]))
+        os.environ.update(LD_PRELOAD=library, LD_LIBRARY_PATH=folders, STG_DIE_AT=flag)
         try:
             self.daemon.start()
         finally:
-            del os.environ["LD_PRELOAD"], os.environ["STG_DIE_AT"]
+            os.environ.clear()
+            os.environ.update(before)
         return flag
 
     @staticmethod

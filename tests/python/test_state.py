@@ -854,8 +854,8 @@ class Split(Case):
 
     def test_a_client_that_left_is_not_missing_after_its_pass(self):
         name = self.shared(self.rows(), 3, self._testMethodName[:60], batch_size=50)
-        first, second, third = (stager.open(name) for _ in range(3))
-        third.next().release()
+        first, second, third = (stager.open(name, max_in_flight=1) for _ in range(3))  # so that each gets one of four
+        third.next(timeout=20).release()
         last = third.state_dict()
         third.close()
         self.take([first, second], 3)
