@@ -110,7 +110,8 @@ enum stg_descriptor_kind {
  * while the lease lives. Writers of the ring page:
  *
  *   side    calls                    changes
- *   daemon  stg_ring_place           the places of the slot at head
+ *   daemon  stg_ring_place           the place of the slot at head
+ *   daemon  stg_ring_begin           passes, before the first item of a pass
  *   daemon  stg_ring_push            the slot at head, then head (release)
  *   daemon  stg_ring_finish          final, then as push; nothing afterwards
  *   daemon  stg_ring_revoke          revoked (release), after stg_ring_finish
@@ -129,9 +130,9 @@ struct stg_descriptor {
     uint64_t length;
     uint64_t assigned_ns; /* CLOCK_MONOTONIC */
     uint32_t flags;
-    uint32_t device; /* number of the device memory that has the whole batch at the same
-                        offset; 0: none */
-    uint64_t reserved1;
+    uint32_t device;   /* number of the device memory that has the whole batch at the same
+                          offset; 0: none */
+    uint64_t elements; /* of the pass, up to the end of the item. Since layout 1.1 */
 };
 static_assert(sizeof(struct stg_descriptor) == 64, "ABI");
 static_assert(offsetof(struct stg_descriptor, offset) == 24, "ABI");
@@ -157,6 +158,29 @@ static inline bool stg_place_is_before(const struct stg_pass_place *a,
 {
     return a->elements != b->elements ? a->elements < b->elements : a->passed < b->passed;
 }
+
+/* Which files a pass reads: sums over them, so that one that was added, or that has
+ * another size, can be found. All 0: not known. */
+struct stg_data_identity {
+    uint64_t n_files;
+    uint64_t bytes; /* of local files */
+    uint64_t names; /* sum of hashes of their paths, below the folder of their pattern */
+    uint64_t sum;   /* likewise, of path and size */
+};
+
+/* Where a stream is after an item, so that its state needs no look at the batch. */
+struct stg_stream_place {
+    uint64_t pass;
+    struct stg_pass_place place;
+};
+static_assert(sizeof(struct stg_stream_place) == 48, "ABI");
+
+/* The files of a pass. */
+struct stg_pass_data {
+    uint64_t pass; /* plus 1; 0: not set */
+    struct stg_data_identity data;
+};
+static_assert(sizeof(struct stg_pass_data) == 40, "ABI");
 
 /* What a consumer of a split among several clients says in its states. */
 struct stg_sharing {
@@ -199,7 +223,8 @@ struct stg_ring_page {
     _Alignas(64) struct stg_descriptor entries[STG_RING_ENTRIES];
     /* Where the stream is after the item of the entry of the same index; under
      * round_robin after its round. Since layout 1.1. */
-    struct stg_pass_place places[STG_RING_ENTRIES];
+    struct stg_stream_place places[STG_RING_ENTRIES];
+    struct stg_pass_data passes[2]; /* pass p: passes[p % 2]. Since layout 1.1 */
     /* A struct stg_sharing. Since layout 1.1. */
     _Alignas(64) _Atomic uint64_t
         shared; /* changes so far; 0: it is not set; odd: under way */
@@ -214,8 +239,8 @@ static_assert(offsetof(struct stg_ring_page, dropped_rows) == 144, "ABI");
 static_assert(offsetof(struct stg_ring_page, final) == 192, "ABI");
 static_assert(offsetof(struct stg_ring_page, entries) == 1216, "ABI");
 static_assert(offsetof(struct stg_ring_page, places) == 33984, "ABI");
-static_assert(offsetof(struct stg_ring_page, shared) == 54464, "ABI");
-static_assert(offsetof(struct stg_ring_page, sharing) == 54472, "ABI");
+static_assert(offsetof(struct stg_ring_page, shared) == 58688, "ABI");
+static_assert(offsetof(struct stg_ring_page, sharing) == 58696, "ABI");
 static_assert(sizeof(struct stg_ring_page) <= STG_RING_BYTES, "ABI");
 
 /* ---- control page: client -> daemon. The daemon treats every byte as hostile. ---- */
@@ -327,15 +352,6 @@ static_assert(offsetof(struct stg_trace_page, tracks) % 64 == 0, "ABI");
  *   client  stg_batch_check      nothing, and copies what it checks (I3) */
 
 enum stg_batch_kind { STG_BATCH_TENSORS = 1, STG_BATCH_ERROR = 2 };
-
-/* Which files a pass reads: sums over them, so that one that was added, or that has
- * another size, can be found. All 0: not known. */
-struct stg_data_identity {
-    uint64_t n_files;
-    uint64_t bytes; /* of local files */
-    uint64_t names; /* sum of hashes of their paths, below the folder of their pattern */
-    uint64_t sum;   /* likewise, of path and size */
-};
 
 struct stg_batch_header {
     uint32_t magic;

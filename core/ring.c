@@ -66,9 +66,17 @@ static void publish(struct stg_ring_writer *writer,
     atomic_store_explicit(&page->head, ++writer->head, memory_order_release);
 }
 
-void stg_ring_place(struct stg_ring_writer *writer, const struct stg_pass_place *place)
+void stg_ring_place(struct stg_ring_writer *writer, const struct stg_stream_place *place)
 {
     writer->page->places[writer->head % STG_RING_ENTRIES] = *place;
+}
+
+void stg_ring_begin(struct stg_ring_writer *writer, uint64_t pass,
+                    const struct stg_data_identity *data)
+{
+    struct stg_pass_data *of = &writer->page->passes[pass % 2];
+    if (of->pass != pass + 1)
+        *of = (struct stg_pass_data){.pass = pass + 1, .data = *data};
 }
 
 void stg_ring_push(struct stg_ring_writer *writer,
@@ -282,14 +290,22 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
     return true;
 }
 
-bool stg_ring_last_place(const struct stg_ring_reader *reader, struct stg_pass_place *ret)
+bool stg_ring_place_at(const struct stg_ring_reader *reader, uint64_t position,
+                       struct stg_stream_place *ret)
 {
     const struct stg_ring_page *page = reader->page;
     uint32_t version = atomic_load_explicit(&page->header.version, memory_order_relaxed);
-    if ((version & 0xffff) < 1 || reader->cursor == 0)
+    if ((version & 0xffff) < 1 || position == 0)
         return false;
-    *ret = page->places[(reader->cursor - 1) % STG_RING_ENTRIES];
+    *ret = page->places[(position - 1) % STG_RING_ENTRIES];
     return true;
+}
+
+void stg_ring_data(const struct stg_ring_reader *reader, uint64_t pass,
+                   struct stg_data_identity *ret)
+{
+    const struct stg_pass_data *of = &reader->page->passes[pass % 2];
+    *ret = of->pass == pass + 1 ? of->data : (struct stg_data_identity){0};
 }
 
 bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret)

@@ -28,7 +28,12 @@ struct stg_ring_writer {
 };
 
 /* Sets the place after the next descriptor. */
-void stg_ring_place(struct stg_ring_writer *writer, const struct stg_pass_place *place);
+void stg_ring_place(struct stg_ring_writer *writer, const struct stg_stream_place *place);
+
+/* Sets the files of a pass: the first call of it counts. The client is done with the pass
+ * before the last one. */
+void stg_ring_begin(struct stg_ring_writer *writer, uint64_t pass,
+                    const struct stg_data_identity *data);
 
 /* Publishes one descriptor. Ignored after stg_ring_finish. */
 void stg_ring_push(struct stg_ring_writer *writer,
@@ -119,10 +124,15 @@ bool stg_ring_ready(const struct stg_ring_reader *reader);
 /* Copies the next descriptor to ret. Returns false if there is none. */
 bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 
-/* Copies the place after the descriptor that was taken last. Returns false if the
+/* Copies the place after the descriptor that moved the cursor to `position`, one of the
+ * last STG_RING_ENTRIES - STG_MAX_IN_FLIGHT that were taken. Returns false if the
  * daemon's layout has none. */
-bool stg_ring_last_place(const struct stg_ring_reader *reader,
-                         struct stg_pass_place *ret);
+bool stg_ring_place_at(const struct stg_ring_reader *reader, uint64_t position,
+                       struct stg_stream_place *ret);
+
+/* Copies the files of one of the last two passes; zeros: the daemon did not set them. */
+void stg_ring_data(const struct stg_ring_reader *reader, uint64_t pass,
+                   struct stg_data_identity *ret);
 
 /* Copies what the daemon set last. Returns false if it set nothing. */
 bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret);

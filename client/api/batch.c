@@ -168,7 +168,7 @@ int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info
         .redelivered = leased->redelivered,
         .slice = batch->slice,
         .n_slices = is_slice ? leased->n_slices : 1,
-        .position = leased->place.elements,
+        .position = leased->elements,
     };
     if (enter(batch) == 0)
         look_inside(batch, &info);

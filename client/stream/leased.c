@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "client/stream/progress.h"
+
 /* ---- the pool ---- */
 
 int stg_stream_add_batches(struct stager_stream *stream, uint32_t n, struct stg_err *err)
@@ -105,9 +107,10 @@ struct stg_leased *stg_leased_take(struct stager_stream *stream,
         .lease = d->lease,
         .lease_generation = d->lease_generation,
         .device = d->device,
+        .elements = d->elements,
+        .position = stream->ring.cursor,
         .redelivered = (d->flags & STG_DESCRIPTOR_REDELIVERED) != 0,
     };
-    stg_ring_last_place(&stream->ring, &leased->place);
     stream->held++;
     if (stream->copy_on_write) /* drops pages that were written after the last release */
         stg_map_forget(&stream->segment, base, d->length);
@@ -116,6 +119,7 @@ struct stg_leased *stg_leased_take(struct stager_stream *stream,
 
 void stg_leased_forget(struct stager_stream *stream, struct stg_leased *leased)
 {
+    stg_progress_leave(stream, leased);
     leased->next_free = stream->free_leases;
     stream->free_leases = leased;
     stream->held--;
@@ -123,6 +127,7 @@ void stg_leased_forget(struct stager_stream *stream, struct stg_leased *leased)
 
 void stg_leased_return(struct stager_stream *stream, struct stg_leased *leased)
 {
+    stg_progress_leave(stream, leased);
     if (stream->copy_on_write)
         stg_map_forget(&stream->segment, leased->base, leased->bytes);
     post_release(stream, leased->lease, leased->lease_generation);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/stream/leased.h"
-
 /* ---- open ---- */
 
 static bool names_commit(const struct stager_options *options)
@@ -119,17 +117,18 @@ static void turn_to(struct stager_stream *stream, uint64_t pass)
     stream->state.start = (struct stg_pass_place){0};
 }
 
-/* An item of a split: the ones before it may be another client's. */
-static void take_item(struct stager_stream *stream, const struct stg_batch_header *header,
-                      const struct stg_pass_place *place)
+/* An item of a split, which begins behind `begin` items: those may be another client's.
+ */
+static void take_item(struct stager_stream *stream, const struct stg_stream_place *at,
+                      uint64_t begin)
 {
-    uint64_t begin = header->before.items, end = place->items;
-    turn_to(stream, header->pass);
-    bool is_first = !stream->has_state || stream->state.pass != header->pass;
-    if (is_first || place->items > stream->state.place.items)
-        stream->state.place = *place;
-    stream->state.pass = header->pass;
-    stream->state.data = header->data;
+    uint64_t end = at->place.items;
+    turn_to(stream, at->pass);
+    bool is_first = !stream->has_state || stream->state.pass != at->pass;
+    if (is_first || end > stream->state.place.items)
+        stream->state.place = at->place;
+    stream->state.pass = at->pass;
+    stg_ring_data(&stream->ring, at->pass, &stream->state.data);
     stream->state.rows = stream->state.n_delivered = stream->state.ranks = 0;
     stream->has_state = true;
     stream->is_partial = false;
@@ -139,39 +138,58 @@ static void take_item(struct stager_stream *stream, const struct stg_batch_heade
         stg_taken_add(&stream->taken, begin, end, &stream->taken_err);
 }
 
-static void stand_at(struct stager_stream *stream, const struct stg_batch_header *header,
-                     const struct stg_pass_place *place)
+static void stand_at(struct stager_stream *stream, const struct stg_stream_place *at)
 {
-    turn_to(stream, header->pass);
-    stream->state.pass = header->pass;
-    stream->state.place = *place;
-    stream->state.data = header->data;
-    stream->state.rows = 0;
-    stream->state.n_delivered = 0;
-    stream->state.ranks = 0;
+    turn_to(stream, at->pass);
+    stream->state.pass = at->pass;
+    stream->state.place = at->place;
+    stg_ring_data(&stream->ring, at->pass, &stream->state.data);
+    stream->state.rows = stream->state.n_delivered = stream->state.ranks = 0;
     stream->has_state = true;
 }
 
+/* Takes the noted batch into the state. */
+static void take_noted(struct stager_stream *stream)
+{
+    struct stg_noted noted = stream->noted;
+    struct stg_stream_place at;
+    stream->noted.header = NULL;
+    if (noted.header == NULL || !stg_ring_place_at(&stream->ring, noted.position, &at))
+        return;
+    if (stream->is_shared)
+        stream->is_partial = noted.rows > 0;
+    if (stream->is_shared && noted.rows == 0) {
+        take_item(stream, &at, noted.header->before.items);
+    } else if (noted.rows == 0) {
+        stand_at(stream, &at);
+    } else if (!stream->is_shared) {
+        at.place = noted.header->before;
+        stand_at(stream, &at);
+        stream->state.rows = noted.rows;
+        stream->state.ranks = stream->n_ranks;
+    }
+}
+
+/* A client of a split has the items of each batch; of any other the last batch counts. */
 void stg_progress_batch(struct stager_stream *stream, const struct stager_batch *batch)
 {
     const struct stg_leased *leased = batch->leased;
-    const struct stg_batch_header *header = leased->base;
-    bool is_whole = stream->batch_size == 0 || batch->slice + 1 == leased->n_slices;
+    uint64_t n_slices = (uint64_t)batch->slice + 1;
+    bool is_whole = stream->batch_size == 0 || n_slices == leased->n_slices;
+    if (stream->is_shared)
+        take_noted(stream);
     stream->has_error = false;
-    if (stream->is_shared) {
-        stream->is_partial = !is_whole;
-        if (is_whole)
-            take_item(stream, header, &leased->place);
-        return;
-    }
-    if (is_whole) {
-        stand_at(stream, header, &leased->place);
-        return;
-    }
-    stand_at(stream, header, &header->before);
-    stream->state.rows =
-        (uint64_t)leased->first_row + ((uint64_t)batch->slice + 1) * stream->batch_size;
-    stream->state.ranks = stream->n_ranks;
+    stream->noted =
+        (struct stg_noted){.header = leased->base, .position = leased->position};
+    if (!is_whole)
+        stream->noted.rows = (uint64_t)leased->first_row + n_slices * stream->batch_size;
+}
+
+void stg_progress_leave(struct stager_stream *stream, const struct stg_leased *leased)
+{
+    if ((stream->is_shared || stream->noted.rows > 0) &&
+        stream->noted.header == leased->base)
+        take_noted(stream);
 }
 
 void stg_progress_note_error(struct stager_stream *stream, const void *base,
@@ -180,10 +198,9 @@ void stg_progress_note_error(struct stager_stream *stream, const void *base,
     const struct stg_batch_header *header = base;
     stream->has_error = true;
     stream->error_is_carried = is_carried;
-    stream->error_header = (struct stg_batch_header){
-        .pass = header->pass, .data = header->data, .before = header->before};
-    stream->error_place = (struct stg_pass_place){0};
-    stg_ring_last_place(&stream->ring, &stream->error_place);
+    stream->error_begin = header->before.items;
+    stream->error_at = (struct stg_stream_place){.pass = header->pass};
+    stg_ring_place_at(&stream->ring, stream->ring.cursor, &stream->error_at);
 }
 
 /* Items before a carried error item were not delivered: the stream stays before them. */
@@ -191,24 +208,25 @@ void stg_progress_error(struct stager_stream *stream)
 {
     if (!stream->has_error)
         return;
+    take_noted(stream);
     stream->has_error = false;
     if (stream->is_shared)
-        take_item(stream, &stream->error_header, &stream->error_place);
+        take_item(stream, &stream->error_at, stream->error_begin);
     else if (stream->error_is_carried)
         stream->state.n_delivered++;
     else
-        stand_at(stream, &stream->error_header, &stream->error_place);
+        stand_at(stream, &stream->error_at);
 }
 
 /* The files of the pass are not known before its first batch. A consumer of a split stays
  * at the end until it takes an item: others may not have the end yet. */
 void stg_progress_rewind(struct stager_stream *stream)
 {
+    take_noted(stream);
     stream->n_over = stream->end_pass + 1;
     if (stream->is_shared)
         return;
-    struct stg_batch_header header = {.pass = stream->end_pass + 1};
-    stand_at(stream, &header, &(struct stg_pass_place){0});
+    stand_at(stream, &(struct stg_stream_place){.pass = stream->end_pass + 1});
 }
 
 /* ---- the state ---- */
@@ -237,8 +255,8 @@ static void catch_up(struct stager_stream *stream, const struct stg_sharing *sha
     bool is_done = stream->taken.n == 0 || pass < n_over;
     if (stream->has_state && (stream->is_partial || pass >= sharing->pass || !is_done))
         return;
-    struct stg_batch_header header = {.pass = sharing->pass};
-    stand_at(stream, &header, &sharing->start);
+    stand_at(stream,
+             &(struct stg_stream_place){.pass = sharing->pass, .place = sharing->start});
 }
 
 /* One of several clients of a split. */
@@ -315,6 +333,7 @@ int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_s
             "this stagerd sends no positions: use stagerd of this release (%s) "
             "or a later one",
             STAGER_RELEASE);
+    take_noted(stream);
     if (stream->irreproducible[0] != '\0' && !stream->is_approximate)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "the batches of pipeline %s are not the same in every run: %s; a "

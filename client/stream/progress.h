@@ -19,8 +19,12 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
                        const struct stager_options *options, const char *client_id,
                        struct stg_err *err);
 
-/* stager_next returns that batch. */
+/* stager_next returns that batch. Its header is read later: by stg_progress_leave, or
+ * when the state is asked for. */
 void stg_progress_batch(struct stager_stream *stream, const struct stager_batch *batch);
+
+/* The staged batch is about to leave this client. */
+void stg_progress_leave(struct stager_stream *stream, const struct stg_leased *leased);
 
 /* An error item, whose header lies at base, was taken; stager_next returns it. */
 void stg_progress_note_error(struct stager_stream *stream, const void *base,

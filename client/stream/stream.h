@@ -31,7 +31,8 @@ struct stg_leased {
     uint32_t lease, lease_generation;
     uint32_t device;               /* as in its descriptor */
     uint32_t n_in_hand;            /* batches of the trainer that refer to it */
-    struct stg_pass_place place;   /* of the stream, after it; zero: stagerd sent none */
+    uint64_t elements;             /* of the pass, up to its end; 0: stagerd sends none */
+    uint64_t position;             /* of the ring, after its descriptor */
     uint32_t next_slice, n_slices; /* of a stream with batch_size */
     int64_t n_rows;                /* of that */
     int64_t first_row;             /* of slice 0; more than 0 after a state */
@@ -59,6 +60,14 @@ struct stager_batch {
     int64_t *scratch; /* rebased row_splits, indices, dense_shapes; kept too */
     size_t max_scratch;
     struct stager_batch *next_free;
+};
+
+/* The batch that stager_next returned last, until it is in the state. The header of a
+ * batch is in no cache when it comes: it is not read then. */
+struct stg_noted {
+    const struct stg_batch_header *header; /* NULL: there is none */
+    uint64_t position;                     /* as in struct stg_leased */
+    uint64_t rows;                         /* taken of a staged batch; 0: all */
 };
 
 /* Handles, never moved. */
@@ -121,13 +130,14 @@ struct stager_stream {
     struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
 
     /* How far the trainer is: progress.h. */
+    struct stg_noted noted;
     struct stg_state state;
     bool has_state;     /* false: nothing was taken, or stagerd sends no places */
     uint64_t skip_rows; /* after a state: rows to drop */
     bool has_error;     /* the error item that was taken last, until it is returned */
     bool error_is_carried;
-    struct stg_batch_header error_header; /* pass and data */
-    struct stg_pass_place error_place;
+    struct stg_stream_place error_at;
+    uint64_t error_begin;       /* items before it */
     uint64_t n_ranks;           /* clients of a round */
     bool is_shared;             /* several clients take from it, in no order: split */
     bool is_partial;            /* of that: slices of a staged batch are left */

@@ -55,8 +55,9 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
             .flags = (is_redelivered ? STG_DESCRIPTOR_REDELIVERED : 0) |
                      (item->is_carried ? STG_DESCRIPTOR_CARRIED : 0),
             .device = item->device,
+            .elements = item->after.elements,
         },
-        &item->after);
+        &(struct stg_stream_place){item->pass, item->after}, &item->data);
     item->n_pending += !again;
     if (item->is_error)
         note_error(stage, client, extent);
@@ -87,7 +88,7 @@ void stg_client_end(struct stg_stage *stage, struct stg_client *client)
                     &(struct stg_descriptor){.kind = STG_DESCRIPTOR_END,
                                              .number = stg_client_pass(client),
                                              .assigned_ns = stg_now_ns()},
-                    &(struct stg_pass_place){0});
+                    &(struct stg_stream_place){0}, NULL);
     client->ends++;
 }
 

@@ -21,6 +21,8 @@ struct stg_item {
     uint64_t bytes;
     uint64_t rows;
     uint64_t skipped; /* the stage's n_skipped when it was published */
+    uint64_t pass;
+    struct stg_data_identity data;
     struct stg_pass_place before,
         after;          /* where a client is with it; of a round, the same */
     uint32_t n_pending; /* unacknowledged assignments, and places where it waits to be

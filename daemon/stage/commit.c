@@ -81,10 +81,14 @@ void stg_client_free(struct stg_client *client)
 /* ---- rings ---- */
 
 void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor,
-                     const struct stg_pass_place *place)
+                     const struct stg_stream_place *place,
+                     const struct stg_data_identity *data)
 {
-    if (!client->ring.finished)
+    if (!client->ring.finished) {
         stg_ring_place(&client->ring, place);
+        if (data != NULL)
+            stg_ring_begin(&client->ring, place->pass, data);
+    }
     stg_ring_push(&client->ring, descriptor);
     client->pushed = true;
 }

@@ -105,8 +105,10 @@ void stg_endpoint_close(struct stg_endpoint *endpoint);
 
 /* ---- at once, with the lock held: a client's ring ---- */
 
+/* data: the files of the pass of an item; NULL of an end. */
 void stg_client_push(struct stg_client *client, const struct stg_descriptor *descriptor,
-                     const struct stg_pass_place *place);
+                     const struct stg_stream_place *place,
+                     const struct stg_data_identity *data);
 
 /* Writes the terminal status (code negative), once. */
 bool stg_client_finish(struct stg_client *client, const struct stg_err *words);

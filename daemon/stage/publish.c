@@ -406,6 +406,8 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .number = header->number,
                          .bytes = work->bytes,
                          .rows = header->n_rows,
+                         .pass = header->pass,
+                         .data = header->data,
                          .is_error = is_error,
                          .is_carried = is_carried,
                          .before = header->before,

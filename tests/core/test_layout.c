@@ -40,7 +40,7 @@ static void a_descriptor_has_its_fields_where_they_were(void)
     FIELD(stg_descriptor, assigned_ns, 40, 8);
     FIELD(stg_descriptor, flags, 48, 4);
     FIELD(stg_descriptor, device, 52, 4);
-    FIELD(stg_descriptor, reserved1, 56, 8);
+    FIELD(stg_descriptor, elements, 56, 8);
     CHECK_INT(sizeof(struct stg_descriptor), 64);
 }
 
@@ -142,9 +142,10 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_ring_page, dropped_rows, 144, 8);
     FIELD(stg_ring_page, final, 192, 1024);
     FIELD(stg_ring_page, entries, 1216, 32768);
-    FIELD(stg_ring_page, places, 33984, 20480);
-    FIELD(stg_ring_page, shared, 54464, 8);
-    FIELD(stg_ring_page, sharing, 54472, 88);
+    FIELD(stg_ring_page, places, 33984, 24576);
+    FIELD(stg_ring_page, passes, 58560, 80);
+    FIELD(stg_ring_page, shared, 58688, 8);
+    FIELD(stg_ring_page, sharing, 58696, 88);
     FIELD(stg_sharing, run, 0, 8);
     FIELD(stg_sharing, pass, 8, 8);
     FIELD(stg_sharing, consumer, 16, 8);
@@ -152,6 +153,10 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_sharing, batch, 32, 8);
     FIELD(stg_sharing, before, 40, 8);
     FIELD(stg_sharing, start, 48, 40);
+    FIELD(stg_stream_place, pass, 0, 8);
+    FIELD(stg_stream_place, place, 8, 40);
+    FIELD(stg_pass_data, pass, 0, 8);
+    FIELD(stg_pass_data, data, 8, 32);
     FIELD(stg_pass_place, items, 0, 8);
     FIELD(stg_pass_place, elements, 8, 8);
     FIELD(stg_pass_place, epoch, 16, 8);

@@ -74,17 +74,20 @@ static void the_place_of_a_descriptor_comes_with_it(void)
 {
     struct pair p = pair_make();
     struct stg_descriptor d = {0};
-    struct stg_pass_place place;
-    CHECK(!stg_ring_last_place(&p.take, &place));
+    struct stg_stream_place place;
+    CHECK(!stg_ring_place_at(&p.take, p.take.cursor, &place));
     for (uint64_t i = 0; i < 3 * STG_RING_ENTRIES; i++) {
-        stg_ring_place(&p.out, &(struct stg_pass_place){.items = i, .elements = 16 * i});
+        stg_ring_place(&p.out,
+                       &(struct stg_stream_place){
+                           .pass = i / 7, .place = {.items = i, .elements = 16 * i}});
         stg_ring_push(&p.out, &d);
         CHECK(stg_ring_take(&p.take, &d));
-        CHECK(stg_ring_last_place(&p.take, &place));
-        CHECK(place.items == i && place.elements == 16 * i);
+        CHECK(stg_ring_place_at(&p.take, p.take.cursor, &place));
+        CHECK(place.pass == i / 7 && place.place.items == i &&
+              place.place.elements == 16 * i);
     }
     p.ring->header.version = STG_LAYOUT_MAJOR << 16; /* of an older daemon */
-    CHECK(!stg_ring_last_place(&p.take, &place));
+    CHECK(!stg_ring_place_at(&p.take, p.take.cursor, &place));
     pair_free(&p);
 }
 

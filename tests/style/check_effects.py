@@ -20,7 +20,7 @@ FOLDER, ONLY_IN = "daemon/stage/", "commit.c"
 # {the allowed object: symbols; "x*": all that begin with x}.
 ALLOWED = {
     ("commit.c",): {"send", "sendto", "sendmsg", "shutdown", "pthread_cond_signal", "pthread_cond_broadcast", "stg_log",
-                 "stg_pool_cancel", "stg_ring_push", "stg_ring_place", "stg_ring_finish", "stg_ring_revoke", "stg_ring_drop",
+                 "stg_pool_cancel", "stg_ring_push", "stg_ring_place", "stg_ring_begin", "stg_ring_finish", "stg_ring_revoke", "stg_ring_drop",
                  "stg_ring_trace", "stg_ring_want_doorbell", "stg_observe"},
     ("observe.c",): {"stg_tune_changed", "stg_tune_look", "stg_tune_news", "stg_tune_published", "stg_tune_taken"},
     ("observe.c", "partition.c"): {"stg_partitioner_*"},
