@@ -10,12 +10,17 @@ struct concatenate {
     struct stg_iter *at; /* the input that is emitted; NULL: all are */
     uint64_t *counts;    /* of each input's records; NULL: not counted */
     bool is_sought;      /* an input may stand anywhere when its turn comes */
+    size_t index;        /* after a seek: of the input `at` */
 };
 
-/* The next input's turn. */
+/* Moves to the next input; after a seek, to the next one that has a record 0. */
 static int advance(struct concatenate *concatenate, struct stg_err *err)
 {
-    concatenate->at = concatenate->at->sibling;
+    do {
+        concatenate->at = concatenate->at->sibling;
+        concatenate->index++;
+    } while (concatenate->at != NULL && concatenate->is_sought &&
+             concatenate->counts[concatenate->index] == 0);
     if (concatenate->at == NULL || !concatenate->is_sought)
         return 0;
     return stg_iter_seek(concatenate->at, 0, err);
@@ -116,6 +121,7 @@ static int concatenate_seek(struct stg_iter *iter, uint64_t n, struct stg_err *e
         input = input->sibling;
     }
     concatenate->at = input;
+    concatenate->index = i;
     concatenate->is_sought = true;
     return stg_iter_seek(input, n, err);
 }

@@ -258,6 +258,26 @@ static void an_empty_input_is_an_empty_output(void)
     }
 }
 
+/* A block has records of the inputs before and behind it. */
+static void an_input_without_records_is_passed_over(void)
+{
+    static const char *const none[] = {
+        "range: {stop: 3}, skip: {count: 5}",
+        "range: {stop: 2}, shard: {num_shards: 4, index: 3}", "range: {stop: 0}"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        char text[400];
+        snprintf(text, sizeof(text),
+                 "datasets: {none: [%s], more: [range: {start: 10, stop: 20}]}\n"
+                 "dataset: [range: {stop: 10}, concatenate: {from: [none, more, none]}, "
+                 "shuffle: {global: true, block_size: 20}, batch: {batch_size: 1}]\n",
+                 none[i]);
+        struct order order = read_order(text, 0);
+        CHECK_INT(order.n, 20);
+        check_complete(order.values, 20);
+        free(order.values);
+    }
+}
+
 /* ---- batches as elements ---- */
 
 static int64_t rest_of(int64_t n, int64_t size)
@@ -663,6 +683,7 @@ static const struct stg_test tests[] = {
     TEST(the_order_is_a_function_of_seed_and_pass),
     TEST(the_orders_are_the_golden_ones),
     TEST(an_empty_input_is_an_empty_output),
+    TEST(an_input_without_records_is_passed_over),
     TEST(the_elements_of_a_batch_stay_together),
     TEST(an_error_takes_the_place_of_its_batch),
     TEST(places_are_uniform_where_those_of_a_window_are_not),
