@@ -130,7 +130,8 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret);
 bool stg_ring_place_at(const struct stg_ring_reader *reader, uint64_t position,
                        struct stg_stream_place *ret);
 
-/* Copies the files of one of the last two passes; zeros: the daemon did not set them. */
+/* Copies the files of one of the last two passes of which an item was taken; zeros: the
+ * daemon did not set them. */
 void stg_ring_data(const struct stg_ring_reader *reader, uint64_t pass,
                    struct stg_data_identity *ret);
 

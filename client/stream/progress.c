@@ -143,9 +143,17 @@ static void stand_at(struct stager_stream *stream, const struct stg_stream_place
     turn_to(stream, at->pass);
     stream->state.pass = at->pass;
     stream->state.place = at->place;
-    stg_ring_data(&stream->ring, at->pass, &stream->state.data);
+    stream->state.data = (struct stg_data_identity){0};
     stream->state.rows = stream->state.n_delivered = stream->state.ranks = 0;
     stream->has_state = true;
+}
+
+/* The daemon writes the files of a pass before its first item, and may be at it earlier.
+ */
+static void stand_after(struct stager_stream *stream, const struct stg_stream_place *at)
+{
+    stand_at(stream, at);
+    stg_ring_data(&stream->ring, at->pass, &stream->state.data);
 }
 
 /* Takes the noted batch into the state. */
@@ -161,10 +169,10 @@ static void take_noted(struct stager_stream *stream)
     if (stream->is_shared && noted.rows == 0) {
         take_item(stream, &at, noted.header->before.items);
     } else if (noted.rows == 0) {
-        stand_at(stream, &at);
+        stand_after(stream, &at);
     } else if (!stream->is_shared) {
         at.place = noted.header->before;
-        stand_at(stream, &at);
+        stand_after(stream, &at);
         stream->state.rows = noted.rows;
         stream->state.ranks = stream->n_ranks;
     }
@@ -215,7 +223,7 @@ void stg_progress_error(struct stager_stream *stream)
     else if (stream->error_is_carried)
         stream->state.n_delivered++;
     else
-        stand_at(stream, &stream->error_at);
+        stand_after(stream, &stream->error_at);
 }
 
 /* The files of the pass are not known before its first batch. A consumer of a split stays
