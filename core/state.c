@@ -68,19 +68,15 @@ static const struct field fields[] = {
 #define VERSION_KEY "stager_state"
 #define SUM_KEY "sum"
 
-static uint64_t *number_of(const struct stg_state *state, const struct field *field)
-{
-    return (uint64_t *)(uintptr_t)((const char *)state + field->offset);
-}
-
-static uint32_t *small_of(const struct stg_state *state, const struct field *field)
-{
-    return (uint32_t *)(uintptr_t)((const char *)state + field->offset);
-}
-
-static char *string_of(const struct stg_state *state, const struct field *field)
+static void *member_of(const struct stg_state *state, const struct field *field)
 {
     return (char *)(uintptr_t)state + field->offset;
+}
+
+static uint64_t number_of(const struct stg_state *state, const struct field *field)
+{
+    const void *at = member_of(state, field);
+    return field->kind == SMALL ? *(const uint32_t *)at : *(const uint64_t *)at;
 }
 
 /* ---- writing ---- */
@@ -95,15 +91,14 @@ static size_t write_fields(const struct stg_state *state, char *buf, size_t byte
         if (f->is_shared && state->consumers == 0)
             continue;
         if (f->kind == STRING)
-            n +=
-                (size_t)snprintf(at, left, ",\"%s\":\"%s\"", f->key, string_of(state, f));
+            n += (size_t)snprintf(at, left, ",\"%s\":\"%s\"", f->key,
+                                  (const char *)member_of(state, f));
         else if (f->kind == HEX)
             n += (size_t)snprintf(at, left, ",\"%s\":\"%016" PRIx64 "\"", f->key,
-                                  *number_of(state, f));
+                                  number_of(state, f));
         else
             n += (size_t)snprintf(at, left, ",\"%s\":%" PRIu64, f->key,
-                                  f->kind == SMALL ? *small_of(state, f)
-                                                   : *number_of(state, f));
+                                  number_of(state, f));
     }
     return n;
 }
@@ -123,9 +118,8 @@ const char *stg_state_differs(const struct stg_state *a, const struct stg_state 
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
         const struct field *f = &fields[i];
-        bool same = f->kind == STRING  ? strcmp(string_of(a, f), string_of(b, f)) == 0
-                    : f->kind == SMALL ? *small_of(a, f) == *small_of(b, f)
-                                       : *number_of(a, f) == *number_of(b, f);
+        bool same = f->kind == STRING ? strcmp(member_of(a, f), member_of(b, f)) == 0
+                                      : number_of(a, f) == number_of(b, f);
         if (!same)
             return f->key;
     }
@@ -256,11 +250,11 @@ static int take_value(struct reader *r, const char *key, struct stg_state *state
                        key);
     seen->has[i] = true;
     if (field->kind == STRING)
-        return take_string(r, string_of(state, field), field->bytes);
+        return take_string(r, member_of(state, field), field->bytes);
     if (field->kind == SMALL)
-        return take_small(r, small_of(state, field));
-    return field->kind == HEX ? read_hex(r, number_of(state, field))
-                              : take_number(r, number_of(state, field));
+        return take_small(r, member_of(state, field));
+    return field->kind == HEX ? read_hex(r, member_of(state, field))
+                              : take_number(r, member_of(state, field));
 }
 
 static int refuse_version(struct reader *r, uint64_t version)

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/stagerctl/command.h"
@@ -139,14 +138,6 @@ static int find_entries(const char *path, struct entries *ret)
 
 /* ---- list ---- */
 
-static const char *time_text(time_t at, char *buf, size_t bytes)
-{
-    struct tm tm;
-    if (localtime_r(&at, &tm) == NULL || strftime(buf, bytes, "%F %T", &tm) == 0)
-        snprintf(buf, bytes, "?");
-    return buf;
-}
-
 static void print_json(const struct entries *entries)
 {
     struct stg_json_writer json = {.out = stdout};
@@ -176,9 +167,9 @@ static void print_table(const struct entries *entries)
         char text[64];
         stg_table_add(&table, "%s", e->key);
         stg_table_add(&table, "%s", stg_ctl_bytes(e->bytes, text, sizeof(text)));
-        stg_table_add(&table, "%s", time_text(e->written, text, sizeof(text)));
+        stg_table_add(&table, "%s", stg_ctl_time(e->written, text, sizeof(text)));
         stg_table_add(&table, "%s",
-                      e->is_whole ? time_text(e->read, text, sizeof(text)) : "-");
+                      e->is_whole ? stg_ctl_time(e->read, text, sizeof(text)) : "-");
         stg_table_add(&table, "%s", e->is_whole ? "" : "not whole");
     }
     stg_table_print(&table, "");

@@ -7,6 +7,7 @@
 #define STG_STAGERCTL_COMMAND_H
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "client/stagerctl/json.h"
 #include "client/transport/admin.h"
@@ -59,6 +60,9 @@ int stg_ctl_fail(int code, const char *text);
 
 /* Control characters become '?': names come from other users, and a terminal obeys. */
 void stg_ctl_clean(char *text);
+
+/* Writes the local time to buf and returns it. */
+const char *stg_ctl_time(time_t at, char *buf, size_t bytes);
 
 /* ---- apply.c: the text of a pipeline ---- */
 

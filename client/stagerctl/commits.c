@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/reply.h"
@@ -23,16 +22,6 @@ static void add_cleaned(struct stg_table *table, const char *text)
     snprintf(cell, sizeof(cell), "%s", stg_text_or(text, "-"));
     stg_ctl_clean(cell);
     stg_table_add(table, "%s", cell);
-}
-
-static void add_time(struct stg_table *table, uint64_t time_ns)
-{
-    time_t seconds = (time_t)(time_ns / 1000000000);
-    struct tm local;
-    char text[32] = "?";
-    if (localtime_r(&seconds, &local) != NULL)
-        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
-    stg_table_add(table, "%s", text);
 }
 
 static bool has_lanes(const struct stg_reply *reply)
@@ -60,11 +49,14 @@ static void print_text(const struct stg_reply *reply)
         stg_table_add(&table, "OF");
     for (size_t i = 0; i < reply->n_commits; i++) {
         const struct stg_commit_entry *e = &reply->commits[i];
+        char time[32];
         add_cleaned(&table, e->tag);
         stg_table_add(&table, "%" PRIu64, e->attempt);
         stg_table_add(&table, "%" PRIu64, e->pass);
         stg_table_add(&table, "%" PRIu64, e->position);
-        add_time(&table, e->time_ns);
+        stg_table_add(
+            &table, "%s",
+            stg_ctl_time((time_t)(e->time_ns / 1000000000), time, sizeof(time)));
         add_cleaned(&table, e->client);
         if (lanes)
             add_cleaned(&table, e->lane);

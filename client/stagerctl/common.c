@@ -16,6 +16,14 @@ void stg_ctl_clean(char *text)
     }
 }
 
+const char *stg_ctl_time(time_t at, char *buf, size_t bytes)
+{
+    struct tm tm;
+    if (localtime_r(&at, &tm) == NULL || strftime(buf, bytes, "%F %T", &tm) == 0)
+        snprintf(buf, bytes, "?");
+    return buf;
+}
+
 int stg_ctl_fail(int code, const char *text)
 {
     char line[4096];

@@ -12,7 +12,7 @@
 #include "daemon/server/request.h"
 
 #define TAG_PREFIX "tag:"
-#define N_TOLD 4 /* tags that an error lists */
+#define N_LISTED 4 /* tags that an error lists */
 
 /* ---- lanes ---- */
 
@@ -105,7 +105,7 @@ static int refuse_tag(const char *name, const struct stg_lane *lane, const char 
     stg_err_append(err, err->code, "; the last ones:");
     size_t n = lane->n;
     for (const struct stg_commit *c = lane->first; c != NULL; c = c->next) {
-        if (n-- <= N_TOLD)
+        if (n-- <= N_LISTED)
             stg_err_append(err, err->code, " %s", c->tag);
     }
     return stg_err_append(err, err->code,
