@@ -350,7 +350,7 @@ void stager_disconnect(struct stager *client);
  *     another option.
  *   FAILED_PRECONDITION: the state is of another pipeline, or of other files, and the
  * text names the difference; or clients of the same round loaded another state; or the
- * pipeline has commits, and neither state nor resume says where to begin.
+ * pipeline has commits, and neither state nor resume names where to begin.
  *   NOT_FOUND: no commit has the tag of resume.
  *   INVALID_ARGUMENT: the state is truncated, edited, or of a newer release.
  *   OUT_OF_RANGE: the pass has fewer elements than the state.

@@ -182,7 +182,7 @@ struct stg_pass_data {
 };
 static_assert(sizeof(struct stg_pass_data) == 40, "ABI");
 
-/* What a consumer of a split among several clients says in its states. */
+/* What the states of a consumer of a split among several clients contain besides. */
 struct stg_sharing {
     uint64_t run;                /* run_id */
     uint64_t pass;               /* that the rest is of */

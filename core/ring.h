@@ -58,7 +58,7 @@ void stg_ring_trace(struct stg_ring_writer *writer, bool traced);
 /* Counts a dropped batch of n_rows rows. */
 void stg_ring_drop(struct stg_ring_writer *writer, uint64_t n_rows);
 
-/* Sets what the client says in its states. */
+/* Sets what the states of the client contain. */
 void stg_ring_share(struct stg_ring_writer *writer, const struct stg_sharing *sharing);
 
 struct stg_control_reader {

@@ -33,7 +33,7 @@ struct stg_state {
     uint64_t ranks;       /* clients that share a round, where rows is not 0; else 0 */
     struct stg_data_identity data; /* of the pass; n_files 0: not known, or no files */
 
-    /* Of a split among several clients; consumers 0: the place says all. Then the place
+    /* Of a split among several clients; consumers 0: the place is enough. Then the place
      * is one near the first item that is left, and items have the numbers of
      * stg_pass_place. */
     uint64_t run;       /* run_id */

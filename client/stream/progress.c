@@ -41,7 +41,7 @@ static uint64_t count_ranks(const struct stager_stream *stream,
     return rounds ? staged->num_clients : 1;
 }
 
-/* Each client of such a run takes items of its own, and says in its states which. */
+/* Each client of such a run takes other items. Its states contain which. */
 static bool is_shared(const struct stager_stream *stream,
                       const struct stager_options *options)
 {

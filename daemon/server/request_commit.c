@@ -23,7 +23,7 @@ static bool has_clients_apart(const struct stg_definition *definition)
 }
 
 /* Returns the lane whose commits the client of an open has; NULL: it has none, and the
- * error says why. */
+ * error has the reason. */
 static const char *find_lane(const struct stg_request *request,
                              const struct stg_definition *definition, struct stg_err *err)
 {
@@ -52,8 +52,8 @@ static bool has_commits(const struct stg_lane *lane)
     return lane != NULL && lane->n > 0;
 }
 
-/* Returns whether an open shares in the items of a run that is there: it begins nowhere.
- */
+/* Returns whether an open shares in the items of a run that is there: it has no place to
+ * begin at. */
 static bool shares(const struct stg_pipeline *pipeline)
 {
     const struct stg_staged *staged = &pipeline->definition->spec->staged;
@@ -78,7 +78,7 @@ static int refuse_unnamed(const char *name, const struct stg_lane *lane,
 }
 
 /* The commits of the pipeline and those of its clients are of different lanes: a change
- * of delivery or num_clients must not lead back to the start without a word. */
+ * of delivery or num_clients must not lead back to the start silently. */
 static int check_other_lanes(const char *name, const struct stg_commits *commits,
                              const char *lane, struct stg_err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The consumers of a split: the numbers that clients have in a pass, and what each says
- * in its states. Lock held.
+ * The consumers of a split: the numbers that clients have in a pass, and what its
+ * states contain. Lock held.
  */
 #include "daemon/stage/priv.h"
 
