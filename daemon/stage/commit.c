@@ -123,17 +123,16 @@ void stg_client_want_doorbell(struct stg_client *client)
     client->doorbell_wanted = true;
 }
 
-/* ---- signals: with the lock held ---- */
+/* ---- signals ---- */
 
-static void wake_turn(struct stg_stage *stage)
-{
-    struct stg_turn *turn = stg_turn_of(&stage->runners, stage->pass.publish_next);
-    if (turn->is_waiting)
-        pthread_cond_signal(&turn->cond);
-    turn->is_waiting = false;
-}
+/* Runners to signal. A runner that wakes takes the lock: a signal under the lock wakes
+ * it to wait again. */
+struct signals {
+    unsigned what;        /* enum stg_wake, of those that wait; STG_WAKE_LOOK: all */
+    pthread_cond_t *turn; /* NULL: none */
+};
 
-static void wake_all(struct stg_runners *runners)
+static void signal_all(struct stg_runners *runners)
 {
     for (uint32_t i = 0; i < runners->n_turns; i++)
         pthread_cond_signal(&runners->turns[i].cond);
@@ -142,40 +141,65 @@ static void wake_all(struct stg_runners *runners)
     pthread_cond_broadcast(&runners->pull);
 }
 
-static void wake_some(struct stg_stage *stage, unsigned what)
+/* With the lock or without: those that wait look again. */
+static void signal_runners(struct stg_runners *runners, struct signals signals)
 {
-    struct stg_runners *runners = &stage->runners;
+    if ((signals.what & STG_WAKE_LOOK) != 0) {
+        signal_all(runners);
+        return;
+    }
+    if (signals.turn != NULL)
+        pthread_cond_signal(signals.turn);
+    if ((signals.what & STG_WAKE_MEMORY) != 0)
+        pthread_cond_signal(&runners->memory);
+    if ((signals.what & STG_WAKE_PASS) != 0)
+        pthread_cond_broadcast(&runners->pass);
+    if ((signals.what & STG_WAKE_PULL_ALL) != 0) {
+        pthread_cond_broadcast(&runners->pull);
+    } else if ((signals.what & STG_WAKE_PULL) != 0) {
+        pthread_cond_signal(&runners->pull);
+    }
+}
+
+/* The runner whose turn it is, if it waits. */
+static pthread_cond_t *take_turn(struct stg_stage *stage)
+{
+    struct stg_turn *turn = stg_turn_of(&stage->runners, stage->pass.publish_next);
+    bool waits = turn->is_waiting;
+    turn->is_waiting = false;
+    return waits ? &turn->cond : NULL;
+}
+
+static struct signals choose_signals(struct stg_stage *stage, unsigned what)
+{
+    const struct stg_runners *runners = &stage->runners;
+    struct signals signals = {.what = what};
     bool room = (what & STG_WAKE_ROOM) != 0 &&
                 (stg_buffer_has_room(&stage->buffer) ||
                  runners->clock_runs != (stage->members.n_attached > 0));
     if (room || (what & STG_WAKE_TURN) != 0)
-        wake_turn(stage);
-    if ((what & STG_WAKE_MEMORY) != 0 && runners->n_waiting_memory > 0)
-        pthread_cond_signal(&runners->memory);
-    if ((what & STG_WAKE_PASS) != 0 && runners->n_waiting_pass > 0 &&
-        stage->pass.state == STG_PASS_RUNNING)
-        pthread_cond_broadcast(&runners->pass);
+        signals.turn = take_turn(stage);
+    if (runners->n_waiting_memory == 0)
+        signals.what &= ~(unsigned)STG_WAKE_MEMORY;
+    if (runners->n_waiting_pass == 0 || stage->pass.state != STG_PASS_RUNNING)
+        signals.what &= ~(unsigned)STG_WAKE_PASS;
     if (runners->n_waiting_pull == 0)
-        return;
-    if ((what & STG_WAKE_PULL_ALL) != 0)
-        pthread_cond_broadcast(&runners->pull);
-    else if ((what & STG_WAKE_PULL) != 0)
-        pthread_cond_signal(&runners->pull);
+        signals.what &= ~(unsigned)(STG_WAKE_PULL | STG_WAKE_PULL_ALL);
+    return signals;
 }
 
-static void wake_runners(struct stg_stage *stage)
+/* With the lock held. */
+static struct signals collect_signals(struct stg_stage *stage)
 {
-    struct stg_runners *runners = &stage->runners;
     unsigned what = stage->effects.wake;
     stage->effects.wake = 0;
     if (what == 0)
-        return;
-    if (stage->stop.is_on && runners->pool.pool != NULL)
-        stg_pool_cancel(&runners->pool);
+        return (struct signals){0};
+    if (stage->stop.is_on && stage->runners.pool.pool != NULL)
+        stg_pool_cancel(&stage->runners.pool);
     if (stage->stop.is_on || (what & STG_WAKE_LOOK) != 0)
-        wake_all(runners);
-    else
-        wake_some(stage, what);
+        return (struct signals){.what = STG_WAKE_LOOK};
+    return choose_signals(stage, what);
 }
 
 /* ---- what the lock is released for ---- */
@@ -184,6 +208,7 @@ struct outgoing {
     struct stg_endpoint *endpoints[MAX_CALLS];
     bool disconnects[MAX_CALLS];
     unsigned n;
+    struct signals signals;
     struct stg_effects recorded;
 };
 
@@ -193,12 +218,12 @@ static bool is_observed(const struct stg_events *events)
            events->has_taken;
 }
 
-/* Signals, and what observers propose before. */
-static void perform_locked(struct stg_stage *stage)
+/* The runners to signal, with what observers propose. */
+static struct signals perform_locked(struct stg_stage *stage)
 {
     if (is_observed(&stage->effects.events))
         stg_observe(stage);
-    wake_runners(stage);
+    return collect_signals(stage);
 }
 
 static bool is_outgoing(const struct stg_effects *effects)
@@ -288,6 +313,7 @@ static void note_unrung(struct stg_stage *stage)
 static bool perform(struct stg_stage *stage, struct outgoing *out, bool *ret_sent)
 {
     bool unrung = call_all(out);
+    signal_runners(&stage->runners, out->signals);
     if (out->recorded.reply != NULL &&
         !out->recorded.reply->tell(out->recorded.reply->owner))
         *ret_sent = false;
@@ -305,9 +331,10 @@ bool stg_stage_commit(struct stg_stage *stage)
     do {
         if (unrung)
             note_unrung(stage);
-        perform_locked(stage);
+        out.signals = perform_locked(stage);
         if (!is_outgoing(&stage->effects)) {
             pthread_mutex_unlock(&stage->lock);
+            signal_runners(&stage->runners, out.signals);
             return is_sent;
         }
         collect(stage, &out);
@@ -326,7 +353,7 @@ void stg_stage_wait(struct stg_stage *stage, pthread_cond_t *cond, uint64_t dead
 {
     struct stg_trace *trace = stage->config.trace;
     struct stg_trace_span span = {.kind = (uint16_t)kind, .number = STG_NO_NUMBER};
-    perform_locked(stage);
+    signal_runners(&stage->runners, perform_locked(stage));
     if (is_outgoing(&stage->effects)) {
         stg_stage_commit(stage);
         pthread_mutex_lock(&stage->lock);

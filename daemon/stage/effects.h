@@ -4,9 +4,9 @@
  * stg_stage_commit (commit.c), the one way out of a stage. A test guards that nothing
  * else of the stage wakes, sends, disconnects, logs or unmaps.
  *
- * Rings are written and runners are signalled under the lock, since what follows from
- * them is decided under it. System calls on sockets, calls of the loop, lines of the log
- * and unmapping come after it is released. A doorbell that comes late is a doorbell too
+ * Rings are written under the lock, and the runners to signal are chosen under it. The
+ * signals, system calls on sockets, calls of the loop, lines of the log and unmapping
+ * come after it is released. A doorbell that comes late is a doorbell too
  * many for its client, never one too few: the client looks at its ring again.
  */
 #ifndef STG_DAEMON_STAGE_EFFECTS_H
