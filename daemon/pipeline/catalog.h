@@ -136,6 +136,7 @@ struct stg_wanted {
     uint32_t max_in_flight;
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;
+    const char *name; /* the client_id if the user chose it; or NULL */
 };
 
 /* Returns the instance to attach to: the shared one (created if needed), or a new private

@@ -467,7 +467,7 @@ static int admit(struct stg_pipeline *pipeline, const struct stg_wanted *wanted,
     const struct stg_instance *instance = pipeline->instance;
     if (wanted->state == NULL || instance->state != STG_INSTANCE_LIVE)
         return 0;
-    int rc = stg_stage_admit(instance->stage, wanted->state, err);
+    int rc = stg_stage_admit(instance->stage, wanted->name, wanted->state, err);
     if (rc == 1)
         supersede(pipeline, wanted);
     return rc;

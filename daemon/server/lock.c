@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -15,6 +18,8 @@
 #include "daemon/pipeline/store.h"
 
 #define TRIES 16
+#define N_WAITS 200
+#define WAIT_NS 5000000
 
 /* The content of another daemon's file; "?" for a missing line. */
 struct holder {
@@ -84,6 +89,26 @@ static int take(const char *path, const char *runtime_dir, int *ret_fd,
     return EWOULDBLOCK;
 }
 
+static bool has_ended(const struct holder *holder)
+{
+    long pid = strtol(holder->pid, NULL, 10);
+    return pid > 0 && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+/* As take. A child that a killed daemon had just made has its lock until it executes its
+ * program: waits for it. */
+static int take_after(const char *path, const char *runtime_dir, int *ret_fd,
+                      struct holder *holder)
+{
+    const struct timespec pause = {.tv_nsec = WAIT_NS};
+    int number = take(path, runtime_dir, ret_fd, holder);
+    for (int i = 0; i < N_WAITS && number == EWOULDBLOCK && has_ended(holder); i++) {
+        nanosleep(&pause, NULL);
+        number = take(path, runtime_dir, ret_fd, holder);
+    }
+    return number;
+}
+
 static void release(const char *folder, int *fd)
 {
     char path[4096];
@@ -116,7 +141,7 @@ static int take_runtime(const char *dir, int *ret_fd, struct stg_err *err)
     if (mkdir(dir, 0755) < 0 && errno != EEXIST)
         return stg_runtime_dir_error("make runtime_dir", dir, errno, err);
     lock_path(dir, path, sizeof(path));
-    int number = take(path, dir, ret_fd, &holder);
+    int number = take_after(path, dir, ret_fd, &holder);
     if (number == EWOULDBLOCK)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "another stagerd (pid %s) runs in runtime_dir %s: stop it, or set "
@@ -133,7 +158,7 @@ static int take_state(const struct stg_settings *settings, int *ret_fd,
     if (stg_store_make_folders(settings) < 0)
         return 0;
     lock_path(settings->state_dir, path, sizeof(path));
-    int number = take(path, settings->runtime_dir, ret_fd, &holder);
+    int number = take_after(path, settings->runtime_dir, ret_fd, &holder);
     if (number == EWOULDBLOCK)
         return stg_err(
             err, -STAGER_FAILED_PRECONDITION,

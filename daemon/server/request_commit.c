@@ -114,6 +114,14 @@ static int refuse_tag(const char *name, const struct stg_lane *lane, const char 
                           STG_COMMITS_TAGS);
 }
 
+/* Writes the state of the start of the first pass. */
+static void write_start(const struct stg_definition *definition, char *buf)
+{
+    struct stg_state start = {.order = STG_ORDER_VERSION};
+    snprintf(start.steps, sizeof(start.steps), "%s", definition->signature);
+    stg_state_write(&start, buf);
+}
+
 /* Finds the commit that the open names; *ret NULL: the start. */
 static int find_commit(const struct stg_request *request, const struct stg_lane *lane,
                        const struct stg_commit **ret, struct stg_err *err)
@@ -166,6 +174,8 @@ int stg_commit_resolve(const struct stg_pipeline *pipeline,
         rc = find_commit(request, lane, &commit, err);
     if (commit != NULL)
         memcpy(buf, commit->state, strlen(commit->state) + 1);
+    else if (rc == 0)
+        write_start(pipeline->definition, buf);
     return rc;
 }
 

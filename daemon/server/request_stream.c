@@ -314,7 +314,8 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         .private_run = request->private_run,
         .max_in_flight = request->max_in_flight,
         .state = request->state != NULL ? &state : NULL,
-        .client_id = request->client_id != NULL ? request->client_id : session->program};
+        .client_id = request->client_id != NULL ? request->client_id : session->program,
+        .name = request->named ? request->client_id : NULL};
     if (request->state != NULL &&
         stg_loading_read(request, pipeline->definition, &state, &err) < 0) {
         stg_session_fail_with(session, request, &err);

@@ -193,7 +193,7 @@ static uint32_t free_rank(const struct stg_stage *stage)
     return rank;
 }
 
-/* Broadcast: a client with a state begins there; the buffer has it (stg_stage_admit). */
+/* Broadcast: a client with a state begins there; the buffer has it (check_place). */
 static uint64_t first_ordinal(const struct stg_stage *stage,
                               const struct stg_client *client)
 {
@@ -218,7 +218,9 @@ static bool have_loaded(const struct stg_stage *stage)
 
 static void begin_anew(struct stg_stage *stage, struct stg_client *client)
 {
-    client->base_pass = pass_to_join(stage);
+    /* Broadcast: a state of a later pass waits for that pass. */
+    bool is_ahead = client->loads && client->load_pass > stage->pass.n_ended;
+    client->base_pass = is_ahead ? client->load_pass : pass_to_join(stage);
     /* Before all are there nothing is given: what lies in the buffer of a warm stage is
      * for all of them. */
     client->cursor = client->loads          ? first_ordinal(stage, client)
@@ -237,6 +239,28 @@ static bool wants_more(const struct stg_stage *stage,
 {
     return stage->config.partitions != NULL &&
            !stg_partition_needs_within(stage->config.partitions, needs, old->needs);
+}
+
+static bool is_broadcast(const struct stg_stage *stage)
+{
+    return stage->policy->together && !stage->policy->is_ranked;
+}
+
+/* The client begins at the state that it loaded: items before it, which wait for the
+ * client, are acknowledged by the state. */
+static void drop_loaded(struct stg_stage *stage, struct stg_client *client)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < client->n_pending; i++) {
+        uint32_t extent = client->pending[i];
+        if (client->load_pass == stage->pass.n_ended &&
+            stg_place_is_before(&client->load_place, &stage->buffer.items[extent].after))
+            client->pending[n++] = extent;
+        else
+            stg_item_acknowledge(&stage->buffer, extent, &stage->effects);
+    }
+    client->n_pending = n;
+    client->base_pass = client->load_pass;
 }
 
 static void go_on(struct stg_stage *stage, struct stg_client *client,
@@ -261,7 +285,15 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
     client->wait_ns = old->wait_ns;
     client->wait_seen_ns = old->wait_seen_ns;
     client->daemon_wait_ns = old->daemon_wait_ns;
+    if (client->loads && is_broadcast(stage)) {
+        drop_loaded(stage, client);
+    } else if (!client->loads) {
+        client->loads = old->loads;
+        client->load_pass = old->load_pass;
+        client->load_place = old->load_place;
+    }
     old->n_pending = 0;
+    stage->members.n_takers_left -= old->n_acknowledged > 0;
     old->adopted = true;
     old->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
@@ -366,6 +398,16 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
     return 0;
 }
 
+/* The others may have gone on since the open. */
+static int check_place(const struct stg_stage *stage, const struct stg_client *client,
+                       const struct stg_client *back, struct stg_err *err)
+{
+    return client->loads && is_broadcast(stage)
+               ? stg_stage_check_place(stage, back, client->load_pass,
+                                       &client->load_place, err)
+               : 0;
+}
+
 /* The place was kept; what else an open looked at may have changed since. */
 int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *client,
                         struct stg_err *err)
@@ -374,13 +416,16 @@ int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *
         client->named ? find_named(stage, client->client_id, true) : NULL;
     if (stage->stop.is_on)
         return stg_err(err, stage->stop.words.code, "%s", stage->stop.words.text);
-    return stg_needs_check(stage, client->needs, back, err);
+    int rc = check_place(stage, client, back, err);
+    return rc == 0 ? stg_needs_check(stage, client->needs, back, err) : rc;
 }
 
 void stg_client_join(struct stg_stage *stage, struct stg_client *client)
 {
     struct stg_client *back =
         client->named ? find_named(stage, client->client_id, true) : NULL;
+    struct stg_err err = {0};
+    int rc = check_place(stage, client, back, &err);
     stage->members.n_joining--;
     if (back != NULL)
         go_on(stage, client, back);
@@ -398,6 +443,8 @@ void stg_client_join(struct stg_stage *stage, struct stg_client *client)
         stage->members.begun = true;
     stg_stage_recut(stage);
     stage->effects.events.has_changed = true;
+    if (rc < 0)
+        stg_client_disconnect(stage, client, -rc, err.text);
 }
 
 /* ---- leaving ---- */
@@ -506,6 +553,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     stage->members.attached_ns += now;
     stage->effects.events.has_changed = true;
     requeue(stage, client);
+    stage->members.n_takers_left += client->n_acknowledged > 0;
     stg_consumer_leave(stage, client);
     stg_lease_client_detach(stage->buffer.leases, client->lease_client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);

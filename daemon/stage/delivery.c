@@ -56,7 +56,8 @@ static bool may_begin(const struct stg_stage *stage, bool *ret_any)
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         bool asks = stg_client_asks(&stage->pass, c);
         *ret_any = *ret_any || asks;
-        all = all && (asks || !stg_client_takes_part(c));
+        all = all && (asks || !stg_client_takes_part(c) ||
+                      stg_client_pass(c) > stage->pass.n_ended);
     }
     if (!stage->policy->together)
         return *ret_any;
@@ -167,6 +168,23 @@ static void take_all(struct stg_stage *stage)
     }
 }
 
+/* Disconnects clients of a run that begins at a state which ask for a batch without
+ * having loaded it. */
+static void refuse_unloaded(struct stg_stage *stage)
+{
+    if (stage->config.start == NULL || stage->members.begun || !stage->policy->together)
+        return;
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_ATTACHED && !c->loads &&
+            stg_control_asked(&c->control) > 0)
+            stg_client_disconnect(
+                stage, c, STAGER_FAILED_PRECONDITION,
+                "another client of this pipeline loaded a state, and this client asks "
+                "for a batch without having loaded it: load the same state in every "
+                "client");
+    }
+}
+
 static bool give_all(struct stg_stage *stage)
 {
     bool changed = begin_pass(stage);
@@ -214,7 +232,7 @@ void stg_delivery_run(struct stg_stage *stage)
 {
     do {
         take_all(stage);
-        stg_clients_refuse_unloaded(stage);
+        refuse_unloaded(stage);
         while (give_all(stage)) {
         }
     } while (want_doorbells(stage));

@@ -113,15 +113,16 @@ struct stg_pass {
 struct stg_membership {
     struct stg_client *clients;
     uint32_t n_attached, n_away, n_joining;
-    uint64_t n_changes;   /* arrivals and departures in total */
-    uint64_t n_joined;    /* clients in total */
-    uint64_t attached_ns; /* of clients that left, less when those came that did not */
-    uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
-    uint32_t n_consumers; /* split: numbers of this pass */
-    uint64_t n_passes;    /* split: passes before this pass; it may have ended */
-    uint64_t n_before;    /* split: items of the pass before */
-    uint64_t n_items;     /* split: of this pass, once it has ended */
-    bool begun;           /* all num_clients were attached once, and some still are */
+    uint64_t n_changes;     /* arrivals and departures in total */
+    uint64_t n_joined;      /* clients in total */
+    uint64_t n_takers_left; /* clients that left and had acknowledged items */
+    uint64_t attached_ns;   /* of clients that left, less when those came that did not */
+    uint64_t waited_ns;     /* clients slept for want of items, as far as it was seen */
+    uint32_t n_consumers;   /* split: numbers of this pass */
+    uint64_t n_passes;      /* split: passes before this pass; it may have ended */
+    uint64_t n_before;      /* split: items of the pass before */
+    uint64_t n_items;       /* split: of this pass, once it has ended */
+    bool begun;             /* all num_clients were attached once, and some still are */
     struct stg_client *alone; /* all others wait for it, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;

@@ -173,10 +173,24 @@ static const struct stg_policy split = {
  * the buffer when the slowest client was given it. A client that is away and may come
  * back counts as the slowest. */
 
+/* Passes an item by. */
+static uint64_t leave_out(const struct stg_delivery_view *view, struct stg_client *client,
+                          struct stg_assignments *ret)
+{
+    if (client->cursor >= view->buffer->next)
+        return client->cursor;
+    struct stg_assignment *a = add(ret, client);
+    a->extent = STG_NO_EXTENT;
+    a->skipped = view->buffer->items[stg_buffer_at(view->buffer, client->cursor)].skipped;
+    return ++a->cursor;
+}
+
 /* The next item of one client. Returns its cursor afterwards. */
 static uint64_t offer(const struct stg_delivery_view *view, struct stg_client *client,
                       struct stg_assignments *ret)
 {
+    if (stg_client_pass(client) > view->pass->n_ended)
+        return leave_out(view, client, ret); /* it loaded a state of a later pass */
     if (!in_pass(view, client) || client->n_pending > 0 ||
         client->cursor >= view->buffer->next)
         return client->cursor;

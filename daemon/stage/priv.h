@@ -471,9 +471,11 @@ void stg_stage_stop_when_left(struct stg_stage *stage);
 
 /* ---- resume.c ---- */
 
-/* Disconnects clients of a run that begins at a state which ask for a batch without
- * having loaded it. */
-void stg_clients_refuse_unloaded(struct stg_stage *stage);
+/* Checks that a client of a broadcast that begins at the place misses no item. back: the
+ * same client, which is away, or NULL. RESOURCE_EXHAUSTED names the other clients. */
+int stg_stage_check_place(const struct stg_stage *stage, const struct stg_client *back,
+                          uint64_t pass, const struct stg_pass_place *place,
+                          struct stg_err *err);
 
 /* ---- consumers.c ---- */
 

@@ -30,13 +30,31 @@ static bool is_same(const struct stg_state *a, const struct stg_state *b)
            strcmp(a->taken, b->taken) == 0;
 }
 
-/* The place before the first item that the buffer has, or will have next. */
-static const struct stg_pass_place *first_place(const struct stg_stage *stage)
+/* The place before the item with that ordinal, which the buffer has, or will have next.
+ */
+static struct stg_pass_place place_before(const struct stg_stage *stage, uint64_t ordinal)
 {
     const struct stg_buffer *buffer = &stage->buffer;
-    if (buffer->first < buffer->next)
-        return &buffer->items[stg_buffer_at(buffer, buffer->first)].before;
-    return &stage->last_place;
+    return ordinal < buffer->next ? buffer->items[stg_buffer_at(buffer, ordinal)].before
+                                  : stage->last_place;
+}
+
+/* The place before the first item that a client of a broadcast can get. back: NULL, or
+ * the same client, which is away: what waits for it counts, up to a gap. */
+static struct stg_pass_place first_place(const struct stg_stage *stage,
+                                         const struct stg_client *back)
+{
+    if (back == NULL)
+        return place_before(stage, stage->buffer.first);
+    struct stg_pass_place place = place_before(stage, back->cursor);
+    for (uint32_t i = back->n_pending; i-- > 0;) {
+        const struct stg_item *item = &stage->buffer.items[back->pending[i]];
+        if (stg_place_is_before(&item->after, &place) ||
+            stg_place_is_before(&place, &item->after))
+            break;
+        place = item->before;
+    }
+    return place;
 }
 
 /* ---- clients ---- */
@@ -51,20 +69,6 @@ static bool has_begun(const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED &&
            stg_control_asked(&client->control) > 0;
-}
-
-void stg_clients_refuse_unloaded(struct stg_stage *stage)
-{
-    if (stage->config.start == NULL || stage->members.begun || !stage->policy->together)
-        return;
-    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-        if (!c->loads && has_begun(c))
-            stg_client_disconnect(
-                stage, c, STAGER_FAILED_PRECONDITION,
-                "another client of this pipeline loaded a state, and this client asks "
-                "for "
-                "a batch without having loaded it: load the same state in every client");
-    }
 }
 
 static void name(const struct stg_stage *stage,
@@ -92,16 +96,21 @@ static uint32_t count(const struct stg_stage *stage,
 
 /* ---- may a client with a state attach? ---- */
 
-static int refuse_rewind(const struct stg_stage *stage, const struct stg_state *state,
-                         struct stg_err *err)
+int stg_stage_check_place(const struct stg_stage *stage, const struct stg_client *back,
+                          uint64_t pass, const struct stg_pass_place *place,
+                          struct stg_err *err)
 {
+    struct stg_pass_place first = first_place(stage, back);
+    if (stage->pass.n_ended < pass ||
+        (stage->pass.n_ended == pass && !stg_place_is_before(place, &first)))
+        return 0;
     stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
             "pipeline %s is in pass %" PRIu64 " at position %" PRIu64
             ", and the state is of pass %" PRIu64 ", position %" PRIu64
             ": that batch is not in the buffer any more, and other clients would be "
             "rewound:",
-            stage->config.name, stage->pass.n_ended, first_place(stage)->elements,
-            state->pass, state->place.elements);
+            stage->config.name, stage->pass.n_ended, first.elements, pass,
+            place->elements);
     name(stage, is_there, err);
     return stg_err_append(err, err->code,
                           "; wait until they leave, open the client with the earliest "
@@ -122,27 +131,24 @@ static int refuse_digest(const struct stg_stage *stage, const struct stg_state *
     return err->code;
 }
 
-static int admit_broadcast(const struct stg_stage *stage, const struct stg_state *state,
-                           struct stg_err *err)
+static int admit_broadcast(const struct stg_stage *stage, const struct stg_client *back,
+                           const struct stg_state *state, struct stg_err *err)
 {
-    if (stage->pass.n_ended == state->pass &&
-        !stg_place_is_before(&state->place, first_place(stage)))
-        return 0;
-    if (count(stage, has_begun) == 0 && count(stage, has_loaded) == 0)
-        return 1;
-    return refuse_rewind(stage, state, err);
+    int rc = stg_stage_check_place(stage, back, state->pass, &state->place, err);
+    bool is_free = count(stage, has_begun) == 0 && count(stage, has_loaded) == 0;
+    return rc < 0 && is_free ? 1 : rc;
 }
 
-static int admit_together(const struct stg_stage *stage, const struct stg_state *state,
-                          struct stg_err *err)
+static int admit_together(const struct stg_stage *stage, const struct stg_client *back,
+                          const struct stg_state *state, struct stg_err *err)
 {
     const struct stg_state *start = stage->config.start;
     uint32_t n = stage->members.n_attached + stage->members.n_joining;
     bool same = start != NULL && is_same(start, state);
-    if (same && count(stage, has_begun) == 0)
-        return 0;
+    if (same && stage->counts.n_assigned == 0)
+        return 0; /* others that wait for this client may have asked already */
     if (!stage->policy->is_ranked)
-        return admit_broadcast(stage, state, err);
+        return admit_broadcast(stage, back, state, err);
     if (n >= stage->config.num_clients)
         return 0; /* attaching refuses it, with the names of all */
     if (start != NULL && !same && count(stage, has_loaded) > 0 &&
@@ -162,7 +168,9 @@ static int refuse_running(const struct stg_stage *stage, struct stg_err *err)
     return err->code;
 }
 
-/* Split: a client that loads the state of the run takes a place that no client had. */
+/* Split: a client that loads the state of the run attaches while the run has all items
+ * after it, since no client that has left acknowledged any, and while states merge, since
+ * each consumer is there. */
 static int admit_shared(const struct stg_stage *stage, const struct stg_state *state,
                         struct stg_err *err)
 {
@@ -170,26 +178,36 @@ static int admit_shared(const struct stg_stage *stage, const struct stg_state *s
     const struct stg_membership *members = &stage->members;
     bool same = start != NULL && is_same(start, state);
     uint32_t n_clients = stage->config.num_clients;
-    if (members->n_attached + members->n_joining >= n_clients)
+    uint32_t n = members->n_attached + members->n_joining;
+    if (n >= n_clients)
         return 0; /* attaching refuses it, with the names of all */
-    if (same && (count(stage, has_begun) == 0 ||
-                 members->n_joined + members->n_joining < n_clients))
+    if (same && members->n_takers_left == 0 && members->n_consumers == n)
         return 0;
     if (!same && start != NULL && count(stage, has_loaded) > 0)
         return refuse_digest(stage, state, err);
     return count(stage, has_begun) == 0 ? 1 : refuse_running(stage, err);
 }
 
-int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
-                    struct stg_err *err)
+/* Returns the client that is away under that name; NULL: none is. */
+static const struct stg_client *find_away(const struct stg_stage *stage, const char *name)
+{
+    const struct stg_client *c = name != NULL ? stage->members.clients : NULL;
+    while (c != NULL && !(c->state == STG_CLIENT_AWAY && strcmp(c->client_id, name) == 0))
+        c = c->next;
+    return c;
+}
+
+int stg_stage_admit(struct stg_stage *stage, const char *name,
+                    const struct stg_state *state, struct stg_err *err)
 {
     pthread_mutex_lock(&stage->lock);
     const struct stg_state *start = stage->config.start;
     int rc = 0;
     if (stage->members.n_attached + stage->members.n_joining == 0)
-        rc = start == NULL || !is_same(start, state) || stage->counts.n_assigned > 0;
+        rc = start == NULL || !is_same(start, state) || stage->counts.n_assigned > 0 ||
+             stage->members.n_consumers > 0;
     else if (stage->policy->together)
-        rc = admit_together(stage, state, err);
+        rc = admit_together(stage, find_away(stage, name), state, err);
     else if (stg_stage_is_shared(stage))
         rc = admit_shared(stage, state, err);
     pthread_mutex_unlock(&stage->lock);
@@ -199,10 +217,7 @@ int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
 uint64_t stg_stage_begins_pass(struct stg_stage *stage, const struct stg_client *client)
 {
     pthread_mutex_lock(&stage->lock);
-    bool back = false;
-    for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next)
-        back |= c->state == STG_CLIENT_AWAY && client->named &&
-                strcmp(c->client_id, client->client_id) == 0;
+    bool back = find_away(stage, client->named ? client->client_id : NULL) != NULL;
     bool at_start = stage->pass.state == STG_PASS_NONE || stage->counts.n_assigned == 0;
     uint64_t pass =
         !back && at_start && stage->config.start == NULL ? stage->pass.n_ended + 1 : 0;

@@ -125,10 +125,11 @@ bool stg_stage_inherits(struct stg_stage *stage);
 int stg_stage_sought(struct stg_stage *stage, struct stg_err *err);
 
 /* Returns 0 if a client that loads the state may attach to this run; 1 if a new run has
- * to begin at it, and this one may end. Refuses where other clients would notice:
- * RESOURCE_EXHAUSTED, FAILED_PRECONDITION, which names them. */
-int stg_stage_admit(struct stg_stage *stage, const struct stg_state *state,
-                    struct stg_err *err);
+ * to begin at it, and this one may end. name: its client_id if the user chose it, or
+ * NULL. Refuses where other clients would notice: RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION, which names them. */
+int stg_stage_admit(struct stg_stage *stage, const char *name,
+                    const struct stg_state *state, struct stg_err *err);
 
 /* Returns the pass at whose start a client that attaches now begins, plus 1; 0 if only
  * its first batch has its place. */

@@ -103,6 +103,19 @@ class Commit(Case):
         with stager.open(self.name) as stream:
             self.assertEqual(values(stream, 1), [0])
 
+    def test_current_without_a_commit_is_the_start(self):
+        """Also after batches and passes that no commit has."""
+        self.make(stop=4)
+        with stager.open(self.name, client_id="me") as stream:
+            self.assertEqual([len(list(values(stream, 4)))], [4])
+        for _ in range(2):
+            stream = stager.open(self.name, client_id="me", resume="current")
+            self.assertEqual(values(stream, 2), [0, 1])
+            self.assertEqual(stream.state_dict()["pass"], 0)
+            stream.close()      # in the middle: the client may come back
+        with stager.open(self.name, client_id="me", resume="current") as stream:
+            self.assertEqual(values(stream, 4), [0, 1, 2, 3])
+
     def test_a_commit_again_is_no_error_and_another_state_is(self):
         self.make()
         with stager.open(self.name) as stream:
@@ -296,7 +309,7 @@ class Deliveries(Case):
         streams[1].close()
         with stager.open(self.name) as stream:  # in place of the one that left: no client begins anywhere
             stream.next(timeout=20).release()
-        with self.assertRaisesRegex(stager.FailedPreconditionError, "has begun, and its clients would not go back"):
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "must load the state of one step; loaded: "):
             stager.open(self.name, resume="current")
         for stream in streams:
             stream.close()

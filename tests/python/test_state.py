@@ -555,6 +555,70 @@ class Deliveries(Case):
         self.assertEqual(self.steps([first], 2), every[11:13])
         first.close()
 
+    def test_a_rank_that_waits_for_another_with_its_state_goes_on(self):
+        name = self.numbers_of("waits", 60, "round_robin", 2)
+        ranks = self.ranks(name, 2)
+        self.steps(ranks, 3)
+        state = ranks[0].state_dict()
+        every = self.steps(ranks, 2)
+        for rank in ranks:
+            rank.close()
+        with stager.open(name, rank=0, world_size=2, state=state) as first:
+            with self.assertRaises(stager.DeadlineExceededError):
+                first.next(timeout=0.01)    # it has asked
+            with stager.open(name, rank=1, world_size=2, state=state) as second:
+                self.assertEqual(self.steps([first, second], 2), every)
+
+    def test_broadcast_a_state_of_a_later_pass_waits_for_it(self):
+        name = self.numbers_of("later", 12, "broadcast", 2, capacity=8)
+        with stager.open(name, private_run=True) as alone:
+            early = alone.state_dict()
+            every = values(alone)
+            loop = iter(alone)
+            second_pass = values([next(loop)])
+            late = alone.state_dict()
+            second_pass += values(loop)
+        with stager.open(name, client_id="a", state=early) as first, stager.open(name, client_id="b", state=late) as second:
+            with self.assertRaises(stager.DeadlineExceededError):
+                second.next(timeout=0.01)
+            self.assertEqual(values(first), every)
+            again = iter(first)
+            self.assertEqual(self.steps([second], 1), second_pass[1:2])
+            self.assertEqual(second.state_dict()["pass"], 1)
+            self.assertEqual(values(again), second_pass)
+            self.assertEqual(self.steps([second], 4), second_pass[2:])
+        self.assertNotEqual(every, second_pass)
+
+    def test_broadcast_a_state_replaces_what_a_named_client_held(self):
+        for max_in_flight in (1, 2):     # with 2, a batch lies in the ring when it leaves
+            name = self.numbers_of(f"held-{max_in_flight}", 60, "broadcast", 2, capacity=8)
+            every = self.steps([stager.open(name, private_run=True)], 8)
+            with stager.open(name, client_id="a") as first:
+                second = stager.open(name, client_id="b", max_in_flight=max_in_flight)
+                self.steps([first, second], 3)
+                early = second.state_dict()
+                held = second.next()
+                state = second.state_dict()         # after the batch in hand
+                second.close()
+                with stager.open(name, client_id="b", state=state) as second:
+                    self.assertEqual(self.steps([second], 3), every[4:7])
+                with self.assertRaisesRegex(stager.ResourceExhaustedError, "other clients would be rewound: a "):
+                    stager.open(name, client_id="b", state=early)
+                del held
+
+    def test_broadcast_a_client_that_dies_before_its_first_batch_misses_none(self):
+        name = self.numbers_of("unasked", 60, "broadcast", 2, capacity=8)
+        every = self.steps([stager.open(name, private_run=True)], 6)
+        with stager.open(name, private_run=True) as alone:
+            self.steps([alone], 2)
+            state = alone.state_dict()
+        first, second = (stager.open(name, client_id=client_id, state=state) for client_id in ("a", "b"))
+        second.close()          # with batches in its ring
+        with stager.open(name, client_id="b", state=state) as second:
+            self.assertEqual(self.steps([second], 3), every[2:5])
+            self.assertEqual(self.steps([first], 3), every[2:5])
+        first.close()
+
     def test_broadcast_gives_an_error_item_to_a_client_whose_state_is_before_it(self):
         path = self.file("rows", "1\n2\n3\nx\n5\n6\n")
         name = self.apply(dataset=[{"files": {"pattern": path}}, "text_line",
@@ -950,6 +1014,25 @@ class Split(Case):
             again = stager.merge_states([first.state_dict(), second.state_dict()])
         with stager.open(self.shared(folder, 1, "in-order-alone", batch_size=5), state=again) as stream:
             self.assertEqual(self.rest(stream), N_ROWS - 10 * 2 - 6 * 5)
+
+    def test_a_restart_at_the_same_state_again_loses_no_item(self):
+        name = self.shared(self.rows(), 3, self._testMethodName[:60])
+        streams, states = self.three(name)
+        merged = stager.merge_states(states)
+        for stream in streams:
+            stream.close()
+        for stream in [stager.open(name, client_id=f"t{k}", state=merged) for k in range(3)]:
+            stream.close()      # before a batch: they are away
+        first = stager.open(name, client_id="t0", state=merged)
+        taken = some(first, 2)
+        second = stager.open(name, client_id="t1", state=merged)    # the first one has begun, and nothing is lost
+        self.assertEqual(stager.merge_states([first.state_dict(), second.state_dict()])["consumers"], 2)
+        first.close()           # it acknowledged batches
+        with stager.open(name, client_id="t0", state=merged) as first:
+            self.assertEqual(some(first, 2), taken)
+            with self.assertRaises(stager.AbortedError):
+                self.rest(second)   # first what lies in its ring
+        second.close()
 
     def test_a_client_that_took_nothing_is_no_consumer(self):
         name = self.shared(self.rows(), 3, self._testMethodName[:60])

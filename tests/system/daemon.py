@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -90,10 +91,12 @@ class Daemon:
             time.sleep(0.01)
 
     def answers(self):
+        """Whether this daemon does: for a moment a child of a killed one may have its socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             try:
                 probe.connect(os.path.join(self.runtime_dir, "attach.sock"))
-                return True
+                peer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+                return struct.unpack("3i", peer)[0] == self.process.pid
             except OSError:
                 return False
 
