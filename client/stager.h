@@ -183,7 +183,8 @@ struct stager_options {
                             ranks are the order of joining */
     /* "approximate": states are allowed where they are not exact, because batches depend
      * on timing. "tag:NAME": begins at the commit with that tag; "current": at the last
-     * commit, or at the start if there is none. `state` wins over both. NULL: "exact" */
+     * commit, or at the start if there is none; "start": at the start of the first pass,
+     * whatever was committed. `state` wins over all three. NULL: "exact" */
     const char *resume;
 };
 

@@ -31,7 +31,7 @@ def train(name: str, runtime_dir: str, path: str, crashes: bool) -> None:
         model.load_state_dict(saved["model"])                                   #+
         step = saved["step"]                                                    #+
     state = saved["state"] if saved else None                                   #+
-    with stager.torch.open(name, runtime_dir=runtime_dir, state=state, resume="current", device="cpu") as stream:
+    with stager.torch.open(name, runtime_dir=runtime_dir, state=state, resume="start", device="cpu") as stream:
         for rows in stream:
             binary_cross_entropy_with_logits(model(rows["dense"], rows["ids"]), rows["label"]).backward()
             descend(model, RATE)

@@ -83,7 +83,7 @@ struct stg_request {
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
     bool wants_device;   /* open: the memory of the pipeline on a GPU, if it has any */
     const char *state;   /* open: text of the state to begin at; NULL: none. commit */
-    const char *resume;  /* open: "current" or "tag:NAME"; NULL: none */
+    const char *resume;  /* open: "start", "current" or "tag:NAME"; NULL: none */
     const char *tag;     /* commit */
     bool approximate;    /* open: also where a state is not exact */
     uint32_t rank;       /* open, round_robin: of world_size */

@@ -10,7 +10,8 @@
 static bool names_commit(const struct stager_options *options)
 {
     const char *resume = options->resume != NULL ? options->resume : "";
-    return strcmp(resume, "current") == 0 || strncmp(resume, "tag:", 4) == 0;
+    return strcmp(resume, "start") == 0 || strcmp(resume, "current") == 0 ||
+           strncmp(resume, "tag:", 4) == 0;
 }
 
 const char *stg_progress_resume(const struct stager_options *options)
@@ -25,7 +26,7 @@ int stg_progress_check(const struct stager_options *options, struct stg_err *err
         strcmp(options->resume, "approximate") != 0 && !names_commit(options))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "resume is \"%s\"; the values are \"exact\", \"approximate\", "
-                       "\"current\" and \"tag:NAME\"",
+                       "\"start\", \"current\" and \"tag:NAME\"",
                        options->resume);
     return options->state == NULL
                ? 0

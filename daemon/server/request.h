@@ -23,7 +23,7 @@ stg_request_handler stg_serve_join, stg_serve_feed, stg_serve_report, stg_serve_
 stg_request_handler stg_serve_commit, stg_serve_commits;
 
 /* request_commit.c: where an open begins, as far as commits decide. Returns 0, and the
- * text of the state that a tag or "current" names in buf (STG_STATE_TEXT_BYTES), or "".
+ * text of the state that resume names in buf (STG_STATE_TEXT_BYTES), or "".
  * Returns 1 if a commit waits for the disk: the open has to wait. FAILED_PRECONDITION:
  * the pipeline has commits, and the open names none; NOT_FOUND: it has not that tag. */
 int stg_commit_resolve(const struct stg_pipeline *pipeline,

@@ -63,6 +63,13 @@ static bool shares(const struct stg_pipeline *pipeline)
            !stg_stage_stopping(instance->stage) && stg_stage_is_used(instance->stage);
 }
 
+/* A trainer that loaded no checkpoint: a commit that reaches the disk meanwhile is not
+ * its own. */
+static bool names_start(const struct stg_request *request)
+{
+    return request->resume != NULL && strcmp(request->resume, "start") == 0;
+}
+
 static int refuse_unnamed(const char *name, const struct stg_lane *lane,
                           struct stg_err *err)
 {
@@ -71,8 +78,9 @@ static int refuse_unnamed(const char *name, const struct stg_lane *lane,
         "pipeline %s has commits, the last one with tag %s at pass %" PRIu64
         ", position %" PRIu64
         ", and this open says nothing of them: give the tag of the checkpoint that was "
-        "loaded (resume=\"tag:%s\"), its state, or resume=\"current\" for the last "
-        "commit; `stagerctl commits %s` lists them, and `stagerctl delete` forgets them",
+        "loaded (resume=\"tag:%s\"), its state, resume=\"start\" if none was loaded, or "
+        "resume=\"current\" for the last commit; `stagerctl commits %s` lists them, and "
+        "`stagerctl delete` forgets them",
         name, lane->last->tag, lane->last->pass, lane->last->position, lane->last->tag,
         name);
 }
@@ -128,14 +136,16 @@ static int find_commit(const struct stg_request *request, const struct stg_lane 
 {
     const char *resume = request->resume;
     *ret = NULL;
+    if (names_start(request))
+        return 0;
     if (strcmp(resume, "current") == 0) {
         *ret = has_commits(lane) ? lane->last : NULL;
         return 0;
     }
     if (strncmp(resume, TAG_PREFIX, strlen(TAG_PREFIX)) != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "resume is \"%.64s\"; this stagerd knows \"current\" and "
-                       "\"tag:NAME\"",
+                       "resume is \"%.64s\"; this stagerd knows \"start\", "
+                       "\"current\" and \"tag:NAME\"",
                        resume);
     const char *tag = resume + strlen(TAG_PREFIX);
     *ret = lane != NULL ? stg_lane_find(lane, tag) : NULL;
@@ -164,7 +174,7 @@ int stg_commit_resolve(const struct stg_pipeline *pipeline,
     int rc = stg_journal_check(journal, err);
     const struct stg_commits *commits = stg_journal_commits(journal);
     const struct stg_lane *lane = stg_commits_find(commits, name);
-    if (rc == 0 && !has_commits(lane) && !request->private_run)
+    if (rc == 0 && !has_commits(lane) && !request->private_run && !names_start(request))
         rc = check_other_lanes(request->name, commits, name, err);
     if (rc == 0 && !names)
         return has_commits(lane) && !shares(pipeline)

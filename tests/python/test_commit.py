@@ -90,7 +90,7 @@ class Commit(Case):
             stager.open(self.name)
         with self.assertRaisesRegex(stager.NotFoundError, "no commit with tag six; the last ones: five"):
             stager.open(self.name, resume="tag:six")
-        with self.assertRaisesRegex(stager.InvalidArgumentError, '"exact", "approximate", "current" and "tag:NAME"'):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, '"exact", "approximate", "start", "current" and "tag:NAME"'):
             stager.open(self.name, resume="last")
         with stager.open(self.name, private_run=True) as stream:  # another reader is not affected
             self.assertEqual(values(stream, 2), [0, 1])
@@ -115,6 +115,23 @@ class Commit(Case):
             stream.close()      # in the middle: the client may come back
         with stager.open(self.name, client_id="me", resume="current") as stream:
             self.assertEqual(values(stream, 4), [0, 1, 2, 3])
+
+    def test_start_is_the_start_whatever_was_committed(self):
+        """A trainer that found no checkpoint: a commit that it does not know of changes nothing for it."""
+        self.make()
+        with stager.open(self.name, resume="start") as stream:
+            self.assertEqual(values(stream, 3), [0, 1, 2])
+            stream.commit(stream.state_dict(), "three")
+            late = stream.state_dict()
+            with stager.open(self.name, resume="start", private_run=True) as other:
+                self.assertEqual(values(other, 2), [0, 1])
+        with stager.open(self.name, resume="start") as stream:
+            self.assertEqual(values(stream, 4), [0, 1, 2, 3])
+            stream.commit(stream.state_dict(), "four")
+        with stager.open(self.name, resume="start", state=late) as stream:  # the state wins
+            self.assertEqual(values(stream, 1), [3])
+        with stager.open(self.name, resume="current") as stream:
+            self.assertEqual(values(stream, 1), [4])
 
     def test_a_commit_again_is_no_error_and_another_state_is(self):
         self.make()
@@ -515,6 +532,8 @@ class Trouble(Case):
             with self.assertRaisesRegex(stager.FailedPreconditionError,
                                         "has commits of another delivery or num_clients, the last one with tag three"):
                 stager.open(self.name, client_id="a", **at)
+        with stager.open(self.name, client_id="c", resume="start") as stream:
+            self.assertEqual(stream.state_dict()["position"], 0)
         with stager.open(self.name, client_id="a", state=state) as stream:
             stream.commit(state, "three")
         with self.assertRaisesRegex(stager.FailedPreconditionError, "and none of this one"):

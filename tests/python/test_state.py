@@ -422,7 +422,7 @@ class Refused(Case):
             stager.open(name, state=state)
         with stager.open(name, state=state, resume="approximate") as stream:
             stream.next()
-        with self.assertRaisesRegex(stager.InvalidArgumentError, '"exact", "approximate", "current" and "tag:NAME"'):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, '"exact", "approximate", "start", "current" and "tag:NAME"'):
             stager.open(name, resume="never")
         self.assertEqual(stager.check(rows.staged())["reproducible"], "yes")
         self.assertIn("on_timeout: drop", stager.check(stager.staged(rows))["reproducible"])
