@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each row of docs/from-deeprec-and-tfdata.md names a test that passes, or a benchmark that prints the named key.
+"""Each row of docs/from-deeprec-and-tfdata.md and docs/exactly-once.md names a test that passes, or a benchmark that
+prints the named key.
 
     check_page.py ROOT BUILD [PART OF A PROGRAM'S NAME]
 
@@ -16,6 +17,7 @@ import sys
 
 ROW = re.compile(r"^\| (?!-).* \| (?P<shown>[^|]*) \|$")
 SHOWN = re.compile(r"`([a-z_0-9]+)(?: (\w+))?`")
+PAGES = {"docs/from-deeprec-and-tfdata.md": 100, "docs/exactly-once.md": 30}     # with the least number of rows
 HEAD = "shown by"
 LINE = re.compile(r"^(ok|skip|FAIL) +(\w+)$", re.M)                     # of tests/check.c and of scripts
 UNITTEST = re.compile(r"^(test_\w+) \(", re.M)
@@ -30,7 +32,7 @@ def rows(path):
             if row is None or row["shown"] == HEAD:
                 continue
             shown = SHOWN.fullmatch(row["shown"])
-            assert shown, f"line {number}: the last cell names no test: {row['shown']}"
+            assert shown, f"{path}:{number}: the last cell names no test: {row['shown']}"
             yield number, shown.group(1), shown.group(2)
 
 
@@ -84,16 +86,18 @@ def try_program(name, program, tests):
 def main(root, build, part=""):
     named, known = {}, programs(build)
     places = {}
-    for line, name, test in rows(os.path.join(root, "docs/from-deeprec-and-tfdata.md")):
-        if part in name:
-            named.setdefault(name, {})[test] = None
-            places.setdefault((name, test), line)
-    assert part or len(places) >= 100, f"{len(places)} rows: not found?"
+    for page, least in PAGES.items():
+        found = list(rows(os.path.join(root, page)))
+        assert len(found) >= least, f"{page}: {len(found)} rows: not found?"
+        for line, name, test in found:
+            if part in name:
+                named.setdefault(name, {})[test] = None
+                places.setdefault((name, test), f"{page}:{line}")
     counts = {"ok": 0, "skip": 0, "FAIL": 0}
 
     def tell(result, name, test, output=""):
         counts[result] += 1
-        print(f"{result:4} {name}{f' {test}' if test else ''} (line {places[name, test]})", flush=True)
+        print(f"{result:4} {name}{f' {test}' if test else ''} ({places[name, test]})", flush=True)
         if result == "FAIL":
             print(output, flush=True)
 

@@ -95,6 +95,15 @@ def a_killed_trainer_ends_with_the_model_of_one_that_was_not(rows):
     assert re.search(r"killed at step 37, resumed at step-20: \d+ steps, weights \S+, as without", text), text
 
 
+def killed_ranks_of_torchrun_have_the_rows_of_those_that_were_not_whatever_their_number(rows):
+    need("torch")
+    text = example("elastic_torch.py", rows)
+    whole, killed = re.findall(r": (\d+) steps, the last on (\d) ranks, rows (\S+), weights (\S+)", text)
+    assert (whole[0], whole[2]) == (killed[0], killed[2]) and whole[1] != killed[1], text
+    assert abs(float(whole[3]) - float(killed[3])) < ROUNDING, text
+    assert "resumed at step-" in text, text
+
+
 def two_experiments_get_the_batches_that_were_made_once(rows):
     need("torch")
     text = example("two_experiments.py", rows)
@@ -126,7 +135,8 @@ def the_stub_of_the_c_half_is_what_is_there(rows):
 
 TESTS = [a_logistic_regression_in_jax_learns, a_logistic_regression_in_keras_learns, a_cnn_learns_photographs_that_it_draws,
          two_ranks_learn_what_one_trainer_does_with_their_batches_together, two_experiments_get_the_batches_that_were_made_once,
-         a_killed_trainer_ends_with_the_model_of_one_that_was_not, rows_are_generated_when_none_are_given, mypy_finds_nothing_in_the_package_and_the_examples,
+         a_killed_trainer_ends_with_the_model_of_one_that_was_not,
+         killed_ranks_of_torchrun_have_the_rows_of_those_that_were_not_whatever_their_number, rows_are_generated_when_none_are_given, mypy_finds_nothing_in_the_package_and_the_examples,
          the_stub_of_the_c_half_is_what_is_there]
 
 

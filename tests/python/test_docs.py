@@ -147,7 +147,7 @@ class Docs(case.Case):
         return said
 
     def test_how_to(self):
-        """The guide and every page of docs/how-to run; each page has a separate namespace."""
+        """The guide, the page on restarts and every page of docs/how-to run; each page has a separate namespace."""
         self.write_rows()
         self.write_photos()
         self.write_examples()
@@ -158,12 +158,19 @@ class Docs(case.Case):
         os.symlink(os.path.join(SOURCE, "examples"), "examples")
         pages = sorted(glob.glob(os.path.join(DOCS, "how-to/*.md")))
         self.assertGreaterEqual(len(pages), 9)
-        for page in [os.path.join(DOCS, "guide.md"), *pages]:
+        for page in [os.path.join(DOCS, "guide.md"), os.path.join(DOCS, "exactly-once.md"), *pages]:
             with self.subTest(page=os.path.basename(page)):
                 self.run_page(page)
             for pipeline in case.stager.list():
                 if pipeline["state"] != "deleted":      # such a one is listed while a batch of it is in hand
                     case.stager.delete(pipeline["name"])
+
+    def test_the_lines_of_the_page_are_those_of_the_example(self):
+        """Ten lines more, and one that changes."""
+        lines = [re.sub(r" *#\+$", "", line) for line in read(os.path.join(SOURCE, "examples/elastic_torch.py")).splitlines()]
+        shown = re.findall(r"^\+(.*)$", read(os.path.join(DOCS, "how-to/ddp.md")), re.M)
+        self.assertEqual([line for line in shown if line not in lines], [])
+        self.assertEqual(len(shown), 11)
 
     def run_blocks(self, page):
         """Runs each block, in order, in one namespace."""
