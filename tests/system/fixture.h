@@ -159,6 +159,18 @@ void trainer_join(struct trainer *trainer);
 /* Sends SIGKILL and waits. */
 void trainer_kill(struct trainer *trainer);
 
+/* ---- processes in separate namespaces, as in a container ---- */
+
+/* Like fork. The child runs with pid 1 in new user, pid and mount namespaces, which map
+ * only its own user and group. Skips the test if the system forbids that. */
+pid_t enclosed_fork(void);
+
+/* Called in such a child: afterwards its root contains only `below`, as /run. `dir` is a
+ * folder for the new root. */
+void enclosed_root(const char *dir, const char *below);
+
+/* ---- time ---- */
+
 int64_t now_millis(void);
 
 /* Returns a deadline, longer under a sanitizer (STG_TEST_SLOW). */

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "tests/system/enclosed.h"
 #include "tests/system/fixture.h"
 
 #define ENCLOSED true
