@@ -107,6 +107,7 @@ struct parts {
     Stager__TraceRequest trace;
     Stager__IndexRequest index;
     Stager__CommitRequest commit;
+    Stager__Rollback rollback;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -253,6 +254,15 @@ static Stager__CommitRequest *commit_fill(Stager__CommitRequest *commit,
     return commit;
 }
 
+static Stager__Rollback *rollback_fill(Stager__Rollback *rollback,
+                                       const struct stg_request *from)
+{
+    stager__rollback__init(rollback);
+    rollback->name = stg_wire_required(from->name);
+    STG_PUT(rollback, generation, from->generation);
+    return rollback;
+}
+
 /* What a request through the gate has beside its part. */
 static void gate_fill(Stager__Request *message, const struct stg_request *from)
 {
@@ -347,6 +357,10 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
     case STG_REQUEST_INDEX: message.index = index_fill(&parts.index, request); break;
     case STG_REQUEST_COMMIT: message.commit = commit_fill(&parts.commit, request); break;
     case STG_REQUEST_COMMITS: message.commits = name_fill(&parts.name, request); break;
+    case STG_REQUEST_ROLLBACK:
+        message.rollback = rollback_fill(&parts.rollback, request);
+        break;
+    case STG_REQUEST_VERSIONS: message.versions = name_fill(&parts.name, request); break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -502,6 +516,8 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->index, STG_REQUEST_INDEX},
         {m->commit, STG_REQUEST_COMMIT},
         {m->commits, STG_REQUEST_COMMITS},
+        {m->rollback, STG_REQUEST_ROLLBACK},
+        {m->versions, STG_REQUEST_VERSIONS},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -536,6 +552,11 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
         ret->state = m->commit->state;
         return 0;
     case STG_REQUEST_COMMITS: ret->name = m->commits->name; return 0;
+    case STG_REQUEST_ROLLBACK:
+        ret->name = m->rollback->name;
+        ret->generation = m->rollback->generation;
+        return 0;
+    case STG_REQUEST_VERSIONS: ret->name = m->versions->name; return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

@@ -16,11 +16,12 @@
 #define STG_TEXT_MAX_BYTES 61440u
 /* Since version 2, an open takes effect only with the join after it. Since version 3, an
  * open may have a state. Since version 4, a stream may commit, and an open may name a
- * commit. */
+ * commit. Since version 5, an apply may be warm. */
 #define STG_PROTOCOL_MIN 2u
-#define STG_PROTOCOL_MAX 4u
+#define STG_PROTOCOL_MAX 5u
 #define STG_PROTOCOL_STATE 3u
 #define STG_PROTOCOL_COMMIT 4u
+#define STG_PROTOCOL_WARM 5u
 
 enum stg_request_kind {
     STG_REQUEST_NONE = 0,
@@ -42,6 +43,8 @@ enum stg_request_kind {
     STG_REQUEST_INDEX = 23,
     STG_REQUEST_COMMIT = 24,
     STG_REQUEST_COMMITS = 25,
+    STG_REQUEST_ROLLBACK = 26,
+    STG_REQUEST_VERSIONS = 27,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -67,12 +70,13 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char *name; /* status, explain, open, delete, trace, work, index, commits;
-                         apply: overrides the name in the text */
+    const char *name; /* status, explain, open, delete, trace, work, index, commits,
+                         rollback, versions; apply: overrides the name in the text */
     const char *text; /* check, apply, index */
     size_t text_bytes;
     const char *file;
     bool replace;
+    uint64_t generation;   /* rollback: of a kept definition; 0: the last other one */
     const char *script;    /* apply: the script that applies it; NULL: none */
     uint64_t script_run;   /* which run of the script */
     const char *client_id; /* open */
@@ -114,7 +118,7 @@ struct stg_request {
     size_t token_bytes;
     const void *request_id;
     size_t request_id_bytes;
-    bool has_if_generation; /* apply, delete */
+    bool has_if_generation; /* apply, delete, rollback */
     uint64_t if_generation;
 };
 
@@ -247,6 +251,13 @@ struct stg_commit_entry {
     uint64_t attempt, pass, position, time_ns;
 };
 
+/* A generation whose definition the daemon keeps. */
+struct stg_version_entry {
+    uint64_t generation, time_ns, content;
+    uint32_t uid;
+    const char *file;
+};
+
 /* How far the record indexes of a pipeline's files are. */
 struct stg_index_report {
     bool done;
@@ -268,7 +279,7 @@ struct stg_reply {
     uint64_t instance;
     uint32_t pid;
 
-    const char *name; /* check, apply, open */
+    const char *name; /* check, apply, rollback, versions, open */
     uint64_t generation;
     struct stg_schema boundary;
     const char *const *advice;
@@ -276,6 +287,7 @@ struct stg_reply {
     uint64_t max_batch_bytes, memory_bytes;
     bool unchanged;
     const char *reproducible; /* check, apply: "yes" or the reason; "": unknown */
+    uint64_t restored;        /* rollback: the generation whose definition it is */
 
     struct stg_list_entry *entries; /* list */
     size_t n_entries;
@@ -288,6 +300,8 @@ struct stg_reply {
     struct stg_index_report index;
     struct stg_commit_entry *commits; /* commits */
     size_t n_commits;
+    struct stg_version_entry *versions; /* versions: from the oldest on */
+    size_t n_versions;
 
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;

@@ -65,6 +65,7 @@ static int pipeline_fill(const struct stg_reply *from, struct stg_bump *bump,
     STG_PUT(p, memory_bytes, from->memory_bytes);
     STG_PUT(p, unchanged, from->unchanged);
     p->reproducible = stg_wire_optional(from->reproducible);
+    STG_PUT(p, restored, from->restored);
     p->advice = (char **)from->advice;
     p->n_advice = from->n_advice;
     to->pipeline = p;
@@ -263,13 +264,39 @@ static int commits_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
+static int versions_fill(const struct stg_reply *from, struct stg_bump *bump,
+                         Stager__Reply *to)
+{
+    Stager__VersionsReply *versions = stg_bump_alloc(bump, sizeof(*versions));
+    Stager__Version **all =
+        stg_wire_messages(bump, from->n_versions, sizeof(Stager__Version));
+    if (versions == NULL || all == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__versions_reply__init(versions);
+    for (size_t i = 0; i < from->n_versions; i++) {
+        const struct stg_version_entry *e = &from->versions[i];
+        stager__version__init(all[i]);
+        all[i]->generation = e->generation;
+        STG_PUT(all[i], time_ns, e->time_ns);
+        STG_PUT(all[i], uid, e->uid);
+        STG_PUT(all[i], content, e->content);
+        all[i]->file = stg_wire_optional(e->file);
+    }
+    versions->name = stg_wire_required(from->name);
+    versions->version = all;
+    versions->n_version = from->n_versions;
+    to->versions = versions;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
     switch (from->kind) {
     case STG_REQUEST_HELLO: return hello_fill(from, bump, to);
     case STG_REQUEST_CHECK:
-    case STG_REQUEST_APPLY: return pipeline_fill(from, bump, to);
+    case STG_REQUEST_APPLY:
+    case STG_REQUEST_ROLLBACK: return pipeline_fill(from, bump, to);
     case STG_REQUEST_LIST: return list_fill(from, bump, to);
     case STG_REQUEST_STATUS: return status_fill(from, bump, to);
     case STG_REQUEST_OPEN: return open_fill(from, bump, to);
@@ -281,6 +308,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_TRACE: return trace_fill(from, bump, to);
     case STG_REQUEST_INDEX: return index_fill(&from->index, bump, to);
     case STG_REQUEST_COMMITS: return commits_fill(from, bump, to);
+    case STG_REQUEST_VERSIONS: return versions_fill(from, bump, to);
     default: return 0;
     }
 }
@@ -383,6 +411,7 @@ static int pipeline_take(const Stager__PipelineReply *from, struct stg_bump *bum
     ret->memory_bytes = from->memory_bytes;
     ret->unchanged = from->unchanged != 0;
     ret->reproducible = stg_wire_taken(from->reproducible);
+    ret->restored = from->restored;
     return boundary_take(from->n_boundary, from->boundary, bump, &ret->boundary, err);
 }
 
@@ -524,6 +553,25 @@ static int commits_take(const Stager__CommitsReply *from, struct stg_bump *bump,
     return 0;
 }
 
+static int versions_take(const Stager__VersionsReply *from, struct stg_bump *bump,
+                         struct stg_reply *ret, struct stg_err *err)
+{
+    ret->versions = stg_bump_alloc(bump, from->n_version * sizeof(*ret->versions));
+    if (ret->versions == NULL)
+        return stg_wire_fail_memory(err);
+    ret->name = from->name;
+    ret->n_versions = from->n_version;
+    for (size_t i = 0; i < from->n_version; i++) {
+        const Stager__Version *e = from->version[i];
+        ret->versions[i] = (struct stg_version_entry){.generation = e->generation,
+                                                      .time_ns = e->time_ns,
+                                                      .content = e->content,
+                                                      .uid = e->uid,
+                                                      .file = stg_wire_taken(e->file)};
+    }
+    return 0;
+}
+
 /* Returns whether the reply has the part that belongs to `kind`, and no other. */
 static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 {
@@ -531,7 +579,8 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         bool is_there, is_right;
     } parts[] = {
         {m->hello != NULL, kind == STG_REQUEST_HELLO},
-        {m->pipeline != NULL, kind == STG_REQUEST_CHECK || kind == STG_REQUEST_APPLY},
+        {m->pipeline != NULL, kind == STG_REQUEST_CHECK || kind == STG_REQUEST_APPLY ||
+                                  kind == STG_REQUEST_ROLLBACK},
         {m->list != NULL, kind == STG_REQUEST_LIST},
         {m->status != NULL, kind == STG_REQUEST_STATUS},
         {m->open != NULL, kind == STG_REQUEST_OPEN},
@@ -542,6 +591,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->trace != NULL, kind == STG_REQUEST_TRACE},
         {m->index != NULL, kind == STG_REQUEST_INDEX},
         {m->commits != NULL, kind == STG_REQUEST_COMMITS},
+        {m->versions != NULL, kind == STG_REQUEST_VERSIONS},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -552,7 +602,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_COMMITS + KIND_FIELD;
+    uint32_t last = STG_REQUEST_VERSIONS + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -574,7 +624,8 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     switch (ret->kind) {
     case STG_REQUEST_HELLO: hello_take(m->hello, ret); return 0;
     case STG_REQUEST_CHECK:
-    case STG_REQUEST_APPLY: return pipeline_take(m->pipeline, bump, ret, err);
+    case STG_REQUEST_APPLY:
+    case STG_REQUEST_ROLLBACK: return pipeline_take(m->pipeline, bump, ret, err);
     case STG_REQUEST_LIST: return list_take(m->list, bump, ret, err);
     case STG_REQUEST_STATUS: return status_take(m->status, bump, ret, err);
     case STG_REQUEST_OPEN: return open_take(m->open, bump, ret, err);
@@ -586,6 +637,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_TRACE: ret->page_bytes = m->trace->page_bytes; return 0;
     case STG_REQUEST_INDEX: index_take(m->index, &ret->index); return 0;
     case STG_REQUEST_COMMITS: return commits_take(m->commits, bump, ret, err);
+    case STG_REQUEST_VERSIONS: return versions_take(m->versions, bump, ret, err);
     default: return 0;
     }
 }

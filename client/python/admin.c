@@ -30,9 +30,10 @@ static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
         case STG_REQUEST_STATUS: stg_reply_status_json(&json, &reply.status); break;
         case STG_REQUEST_EXPLAIN: stg_reply_explain_json(&json, &reply.explain); break;
         case STG_REQUEST_COMMITS: stg_reply_commits_json(&json, &reply); break;
+        case STG_REQUEST_VERSIONS: stg_reply_versions_json(&json, &reply); break;
         case STG_REQUEST_DELETE: stg_json_bool(&json, true); break;
         default:
-            stg_reply_definition_json(&json, &reply, request->kind == STG_REQUEST_APPLY);
+            stg_reply_definition_json(&json, &reply, request->kind != STG_REQUEST_CHECK);
         }
         if (fclose(out) != 0)
             rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -47,9 +48,10 @@ static int kind_of(const char *name)
         const char *name;
         int kind;
     } kinds[] = {
-        {"check", STG_REQUEST_CHECK},     {"apply", STG_REQUEST_APPLY},
-        {"list", STG_REQUEST_LIST},       {"status", STG_REQUEST_STATUS},
-        {"delete", STG_REQUEST_DELETE},   {"explain", STG_REQUEST_EXPLAIN},
+        {"check", STG_REQUEST_CHECK},       {"apply", STG_REQUEST_APPLY},
+        {"list", STG_REQUEST_LIST},         {"status", STG_REQUEST_STATUS},
+        {"delete", STG_REQUEST_DELETE},     {"explain", STG_REQUEST_EXPLAIN},
+        {"versions", STG_REQUEST_VERSIONS}, {"rollback", STG_REQUEST_ROLLBACK},
         {"commits", STG_REQUEST_COMMITS},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -63,13 +65,13 @@ static int kind_of(const char *name)
 PyObject *stg_py_request(PyObject *module, PyObject *args)
 {
     const char *kind, *runtime_dir, *name, *text, *file, *script;
-    unsigned long long script_run;
+    unsigned long long script_run, generation;
     Py_ssize_t text_bytes;
     int replace;
     PyObject *if_generation;
-    if (!PyArg_ParseTuple(args, "szzz#zpOzK", &kind, &runtime_dir, &name, &text,
+    if (!PyArg_ParseTuple(args, "szzz#zpOzKK", &kind, &runtime_dir, &name, &text,
                           &text_bytes, &file, &replace, &if_generation, &script,
-                          &script_run))
+                          &script_run, &generation))
         return NULL;
     struct stg_request request = {.name = name,
                                   .text = text,
@@ -78,6 +80,7 @@ PyObject *stg_py_request(PyObject *module, PyObject *args)
                                   .replace = replace != 0,
                                   .script = script,
                                   .script_run = script_run,
+                                  .generation = generation,
                                   .has_if_generation = if_generation != Py_None};
     int number = kind_of(kind);
     if (number < 0)

@@ -57,16 +57,26 @@ static bool has_word(const char *advice)
            strncmp(advice, "smart_stage: ", strlen("smart_stage: ")) == 0;
 }
 
-static void print_text(const struct stg_reply *reply, bool is_applied)
+static void print_outcome(const struct stg_reply *reply, bool is_applied)
 {
-    char batch[32], memory[32];
     if (!is_applied)
         printf("%s is a valid pipeline.", reply->name[0] != '\0' ? reply->name : "This");
+    else if (reply->restored > 0)
+        printf("%s %s: generation %" PRIu64 " has the definition of generation %" PRIu64
+               ".",
+               reply->unchanged ? "Nothing changed in" : "Rolled back", reply->name,
+               reply->generation, reply->restored);
     else if (reply->unchanged)
         printf("%s is unchanged: generation %" PRIu64 " goes on.", reply->name,
                reply->generation);
     else
         printf("Applied %s, generation %" PRIu64 ".", reply->name, reply->generation);
+}
+
+static void print_text(const struct stg_reply *reply, bool is_applied)
+{
+    char batch[32], memory[32];
+    print_outcome(reply, is_applied);
     printf(" A batch holds:\n\n");
     stg_ctl_boundary_table(&reply->boundary);
     printf("\n");
@@ -81,6 +91,15 @@ static void print_text(const struct stg_reply *reply, bool is_applied)
     for (size_t i = 0; i < reply->n_advice; i++)
         printf("  %s%s\n",
                has_word(reply->advice[i]) ? "" : "advice: ", reply->advice[i]);
+}
+
+void stg_ctl_print_applied(const struct stg_ctl_options *options,
+                           const struct stg_reply *reply)
+{
+    if (options->json)
+        print_json(reply, true);
+    else
+        print_text(reply, true);
 }
 
 static int send_text(const struct stg_ctl_options *options, struct stg_request *request)

@@ -33,7 +33,7 @@ struct stg_ctl_options {
     bool text;
     const char *token_file;
     const char *key;        /* cache rm; NULL: of all entries */
-    bool has_if_generation; /* apply, delete */
+    bool has_if_generation; /* apply, delete, rollback */
     uint64_t if_generation;
 };
 
@@ -44,6 +44,8 @@ int stg_ctl_list(const struct stg_ctl_options *options);
 int stg_ctl_status(const struct stg_ctl_options *options);
 int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
+int stg_ctl_versions(const struct stg_ctl_options *options);
+int stg_ctl_rollback(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);
 int stg_ctl_cache_list(const struct stg_ctl_options *options);
 int stg_ctl_cache_rm(const struct stg_ctl_options *options);
@@ -57,6 +59,10 @@ int stg_ctl_version(const struct stg_ctl_options *options);
 
 /* "stagerctl: CODE: text" on standard error. Returns EXIT_FAILED. */
 int stg_ctl_fail(int code, const char *text);
+
+/* Prints the reply to an apply or a rollback. */
+void stg_ctl_print_applied(const struct stg_ctl_options *options,
+                           const struct stg_reply *reply);
 
 /* Control characters become '?': names come from other users, and a terminal obeys. */
 void stg_ctl_clean(char *text);
@@ -118,8 +124,14 @@ struct stg_table {
 void stg_table_add(struct stg_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Appends a time since 1970, in the local zone. */
+void stg_table_add_time(struct stg_table *table, uint64_t time_ns);
+
 /* Prints it, each line after `indent`, and frees it. */
 void stg_table_print(struct stg_table *table, const char *indent);
+
+/* list.c: appends the name of a user, or the number. */
+void stg_ctl_add_user(struct stg_table *table, uint32_t uid);
 
 /* list.c: one line for each process that keeps memory by batches of streams that it
  * closed. */

@@ -49,14 +49,11 @@ static void print_text(const struct stg_reply *reply)
         stg_table_add(&table, "OF");
     for (size_t i = 0; i < reply->n_commits; i++) {
         const struct stg_commit_entry *e = &reply->commits[i];
-        char time[32];
         add_cleaned(&table, e->tag);
         stg_table_add(&table, "%" PRIu64, e->attempt);
         stg_table_add(&table, "%" PRIu64, e->pass);
         stg_table_add(&table, "%" PRIu64, e->position);
-        stg_table_add(
-            &table, "%s",
-            stg_ctl_time((time_t)(e->time_ns / 1000000000), time, sizeof(time)));
+        stg_table_add_time(&table, e->time_ns);
         add_cleaned(&table, e->client);
         if (lanes)
             add_cleaned(&table, e->lane);

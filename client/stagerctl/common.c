@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/stagerctl/command.h"
 
@@ -82,6 +83,13 @@ void stg_table_add(struct stg_table *table, const char *fmt, ...)
     va_end(args);
     stg_ctl_clean(cell);
     table->cells[table->n_cells++] = cell;
+}
+
+void stg_table_add_time(struct stg_table *table, uint64_t time_ns)
+{
+    char text[32];
+    stg_table_add(table, "%s",
+                  stg_ctl_time((time_t)(time_ns / 1000000000), text, sizeof(text)));
 }
 
 /* Columns of a terminal: UTF-8 continuation bytes take none. */

@@ -84,7 +84,8 @@ static int ask_gate(struct stg_ctl_link *link, struct stg_request *request,
     request->id = ++link->last_id;
     request->token = link->token;
     request->token_bytes = sizeof(link->token);
-    if (request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE) {
+    if (request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE ||
+        request->kind == STG_REQUEST_ROLLBACK) {
         if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
             return stg_err(err, -STAGER_INTERNAL,
                            "cannot get random bytes from the kernel");

@@ -13,7 +13,7 @@ static void print_json(const struct stg_reply *reply)
     putchar('\n');
 }
 
-static void add_user(struct stg_table *table, uint32_t uid)
+void stg_ctl_add_user(struct stg_table *table, uint32_t uid)
 {
     const struct passwd *user = getpwuid(uid);
     if (user != NULL)
@@ -51,7 +51,7 @@ static void print_table(const struct stg_reply *reply)
         stg_table_add(&table, "%s", stg_text_or(e->state, "-"));
         stg_table_add(&table, "%u", e->n_clients);
         stg_table_add(&table, "%" PRIu64, e->generation);
-        add_user(&table, e->uid);
+        stg_ctl_add_user(&table, e->uid);
         stg_table_add(&table, "%s", stg_text_or(e->file, "-"));
     }
     stg_table_print(&table, "");

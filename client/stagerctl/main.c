@@ -3,6 +3,7 @@
  * stagerctl: looks at and changes the pipelines of a running stagerd.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "core/log.h"
 #include "core/param.h"
 
-enum { ARGUMENT_NONE, ARGUMENT_MAYBE, ARGUMENT_ONE, ARGUMENT_SOME };
+enum { ARGUMENT_NONE, ARGUMENT_MAYBE, ARGUMENT_ONE, ARGUMENT_PAIR, ARGUMENT_SOME };
 
 struct command {
     const char *name;
@@ -48,6 +49,17 @@ static const struct command commands[] = {
      stg_ctl_cat},
     {"delete", ARGUMENT_ONE, "NAME [--if-generation G]", "gti", "Deletes a pipeline.",
      stg_ctl_delete},
+    {"versions", ARGUMENT_ONE, "NAME", "gt",
+     "Lists the last 10 generations of a pipeline, whose definitions stagerd keeps, and "
+     "the user\n"
+     "  that applied each. The same digest means the same content.",
+     stg_ctl_versions},
+    {"rollback", ARGUMENT_PAIR, "NAME [GENERATION] [--if-generation G]", "gti",
+     "Applies the definition of an earlier generation again, as a new one. Without "
+     "GENERATION: the\n"
+     "  last one with other content. Attached clients receive the published batches, "
+     "then ABORTED.",
+     stg_ctl_rollback},
     {"watch", ARGUMENT_MAYBE, "[NAME] [--count N] [--seconds S]", "cs",
      "Prints the events of a pipeline, or of all, as they happen: N events, for S "
      "seconds,\n"
@@ -103,9 +115,9 @@ static void print_usage(FILE *out)
             "`stagerctl COMMAND --help` shows the details. stagerctl looks for stagerd "
             "in DIR, else\n"
             "in environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
-            "check, apply, list, status, explain, commits and delete also go through the "
-            "gate: --gate URL,\n"
-            "with --token-file FILE or environment STAGER_TOKEN.\n"
+            "check, apply, list, status, explain, commits, delete, versions and rollback "
+            "also go through\n"
+            "the gate: --gate URL, with --token-file FILE or environment STAGER_TOKEN.\n"
             "Exit status: 0 success, 1 an error was reported, 2 wrong usage.\n");
 }
 
@@ -251,8 +263,12 @@ static int check_options(const struct command *command,
 static int check_arguments(const struct command *command, int argc, char **argv,
                            struct stg_ctl_options *ret)
 {
-    if (command->argument != ARGUMENT_SOME &&
-        argc > (command->argument != ARGUMENT_NONE ? 1 : 0))
+    static const int most[] = {[ARGUMENT_NONE] = 0,
+                               [ARGUMENT_MAYBE] = 1,
+                               [ARGUMENT_ONE] = 1,
+                               [ARGUMENT_PAIR] = 2,
+                               [ARGUMENT_SOME] = INT_MAX};
+    if (argc > most[command->argument])
         return usage_error("too many arguments:", argv[argc - 1]);
     if (argc == 0 && command->argument >= ARGUMENT_ONE) {
         char text[64];

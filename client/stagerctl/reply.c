@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/stagerctl/reply.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -37,6 +39,8 @@ void stg_reply_definition_json(struct stg_json_writer *json,
     if (is_applied) {
         stg_json_put_uint(json, "generation", reply->generation);
         stg_json_put_bool(json, "unchanged", reply->unchanged);
+        if (reply->restored > 0)
+            stg_json_put_uint(json, "restored", reply->restored);
     }
     stg_json_key(json, "boundary");
     boundary_json(json, &reply->boundary);
@@ -122,7 +126,7 @@ void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *r
     stg_json_array_end(json);
 }
 
-/* ---- commits ---- */
+/* ---- commits, versions ---- */
 
 /* Puts the time in UTC, to the second. */
 static void time_json(struct stg_json_writer *json, uint64_t time_ns)
@@ -156,6 +160,25 @@ void stg_reply_commits_json(struct stg_json_writer *json, const struct stg_reply
     stg_json_array_end(json);
     stg_json_put_uint(json, "n_left_out", reply->n_left_out);
     stg_json_object_end(json);
+}
+
+void stg_reply_versions_json(struct stg_json_writer *json, const struct stg_reply *reply)
+{
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < reply->n_versions; i++) {
+        const struct stg_version_entry *e = &reply->versions[i];
+        char digest[17];
+        snprintf(digest, sizeof(digest), "%016" PRIx64, e->content);
+        stg_json_object_begin(json);
+        stg_json_put_uint(json, "generation", e->generation);
+        time_json(json, e->time_ns);
+        stg_json_put_uint(json, "uid", e->uid);
+        stg_json_put_string(json, "digest", digest);
+        stg_json_put_string(json, "file", e->file);
+        stg_json_put_bool(json, "current", i + 1 == reply->n_versions);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
 }
 
 /* ---- status ---- */

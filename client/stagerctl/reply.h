@@ -15,7 +15,9 @@ static inline const char *stg_text_or(const char *text, const char *otherwise)
     return text != NULL && text[0] != '\0' ? text : otherwise;
 }
 
-/* Of check and apply: name, tensors, memory, advice; is_applied: generation too. */
+/* Of check, apply and rollback: name, tensors, memory, advice; is_applied: generation
+ * too.
+ */
 void stg_reply_definition_json(struct stg_json_writer *json,
                                const struct stg_reply *reply, bool is_applied);
 
@@ -29,6 +31,9 @@ void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *r
 
 /* Of commits: one object. */
 void stg_reply_commits_json(struct stg_json_writer *json, const struct stg_reply *reply);
+
+/* Of versions: an array, the current generation last. */
+void stg_reply_versions_json(struct stg_json_writer *json, const struct stg_reply *reply);
 
 /* Of status: one pipeline. */
 void stg_reply_status_json(struct stg_json_writer *json,

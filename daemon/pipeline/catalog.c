@@ -15,6 +15,7 @@
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pipeline/difference.h"
 #include "daemon/pipeline/store.h"
+#include "daemon/pipeline/versions.h"
 #include "daemon/pyworker/work.h"
 
 #define CONTAINERS "containers" /* of the budget */
@@ -163,11 +164,10 @@ struct stg_pipeline *stg_catalog_find(struct stg_catalog *catalog, const char *n
     return NULL;
 }
 
-bool stg_catalog_allowed(const struct stg_catalog *catalog,
-                         const struct stg_pipeline *pipeline,
-                         const struct stg_identity *identity)
+bool stg_catalog_allowed_of(const struct stg_catalog *catalog, uid_t applier,
+                            const struct stg_identity *identity)
 {
-    if (identity->uid == 0 || identity->uid == pipeline->definition->applier.uid)
+    if (identity->uid == 0 || identity->uid == applier)
         return true;
     if (catalog->access_gid == (gid_t)-1)
         return false;
@@ -178,6 +178,13 @@ bool stg_catalog_allowed(const struct stg_catalog *catalog,
             return true;
     }
     return false;
+}
+
+bool stg_catalog_allowed(const struct stg_catalog *catalog,
+                         const struct stg_pipeline *pipeline,
+                         const struct stg_identity *identity)
+{
+    return stg_catalog_allowed_of(catalog, pipeline->definition->applier.uid, identity);
 }
 
 /* ---- applying ---- */
@@ -256,6 +263,20 @@ static int check_replace(const struct stg_pipeline *pipeline,
                                                       : refuse(pipeline, definition, err);
 }
 
+/* Stores the definition as the next generation, after the one that it replaces is kept.
+ */
+static int save_next(struct stg_catalog *catalog, const struct stg_pipeline *pipeline,
+                     struct stg_definition *definition, struct stg_err *err)
+{
+    definition->applied_ns = stg_versions_now_ns();
+    int rc = stg_versions_keep(catalog->settings, pipeline->name, pipeline->definition,
+                               pipeline->generation, err);
+    if (rc == 0)
+        rc = stg_store_save(catalog->settings, pipeline->name, false, definition,
+                            pipeline->generation + 1, err);
+    return rc;
+}
+
 static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                               struct stg_definition *definition, enum stg_replace replace,
                               struct stg_err *err)
@@ -265,8 +286,7 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     if (rc == 0)
         rc = make_workers(catalog, pipeline->name, definition, &workers, err);
     if (rc == 0)
-        rc = stg_store_save(catalog->settings, pipeline->name, false, definition,
-                            pipeline->generation + 1, err);
+        rc = save_next(catalog, pipeline, definition, err);
     if (rc < 0) {
         stg_workers_unref(workers);
         return rc;
@@ -350,6 +370,8 @@ static int add_and_save(struct stg_catalog *catalog, const char *name,
     int rc = add(catalog, name, definition, 1, &pipeline, err);
     if (rc < 0)
         return rc;
+    definition->applied_ns = stg_versions_now_ns();
+    stg_versions_forget(catalog->settings, name); /* of a delete that was interrupted */
     rc = stg_store_save(catalog->settings, pipeline->name, false, definition, 1, err);
     if (rc < 0) {
         unlink_pipeline(catalog, pipeline);
@@ -359,6 +381,18 @@ static int add_and_save(struct stg_catalog *catalog, const char *name,
         return rc;
     }
     *ret = pipeline;
+    return 0;
+}
+
+int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                        struct stg_definition *definition, enum stg_replace replace,
+                        bool *ret_unchanged, struct stg_err *err)
+{
+    *ret_unchanged =
+        pipeline->definition->spec->fingerprint == definition->spec->fingerprint;
+    if (!*ret_unchanged)
+        return replace_definition(catalog, pipeline, definition, replace, err);
+    stg_definition_unref(definition);
     return 0;
 }
 
@@ -382,13 +416,8 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
             return stg_err(err, -STAGER_PERMISSION_DENIED,
                            "pipeline %s was applied by uid %u; choose another name", name,
                            (unsigned)pipeline->definition->applier.uid);
-        *ret_unchanged =
-            pipeline->definition->spec->fingerprint == definition->spec->fingerprint;
-        rc = *ret_unchanged
-                 ? 0
-                 : replace_definition(catalog, pipeline, definition, replace, err);
-        if (rc == 0 && *ret_unchanged)
-            stg_definition_unref(definition);
+        rc = stg_catalog_replace(catalog, pipeline, definition, replace, ret_unchanged,
+                                 err);
         if (rc == 0)
             *ret = pipeline;
         return rc;
@@ -407,6 +436,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     if (rc < 0)
         return rc;
     stg_journal_remove(pipeline->journal);
+    stg_versions_forget(catalog->settings, pipeline->name);
     retire(pipeline, "the pipeline was deleted");
     unlink_pipeline(catalog, pipeline);
     stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);
@@ -416,6 +446,25 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
 }
 
 /* ---- loading ---- */
+
+/* Stores the generation of content that is another one than before the restart. The
+ * pipeline can be served without it. */
+static void save_loaded(struct stg_catalog *catalog, const struct stg_pipeline *pipeline)
+{
+    struct stg_err err = {0};
+    struct stg_definition *definition = pipeline->definition;
+    int rc = 0;
+    if (pipeline->from_dir)
+        rc = stg_versions_keep_seen(catalog->settings, pipeline->name, &err);
+    else
+        definition->applied_ns = stg_versions_now_ns();
+    if (rc < 0)
+        stg_log(STG_LOG_ERROR, "pipeline %s: %s", pipeline->name, err.text);
+    if (stg_store_save(catalog->settings, pipeline->name, pipeline->from_dir, definition,
+                       pipeline->generation, &err) < 0)
+        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s",
+                pipeline->name, err.text);
+}
 
 static int load_file(struct stg_catalog *catalog, const char *path, bool from_dir,
                      struct stg_err *err)
@@ -438,11 +487,8 @@ static int load_file(struct stg_catalog *catalog, const char *path, bool from_di
         return rc; /* what was applied wins over pipeline_dir */
     }
     pipeline->from_dir = from_dir;
-    /* The pipeline can be served without it. */
-    if (!stored.is_saved && stg_store_save(catalog->settings, stored.name, from_dir,
-                                           stored.definition, stored.generation, err) < 0)
-        stg_log(STG_LOG_ERROR, "pipeline %s keeps its old generation on disk: %s",
-                stored.name, err->text);
+    if (!stored.is_saved)
+        save_loaded(catalog, pipeline);
     return 0;
 }
 

@@ -105,6 +105,10 @@ bool stg_catalog_allowed(const struct stg_catalog *catalog,
                          const struct stg_pipeline *pipeline,
                          const struct stg_identity *identity);
 
+/* The same of a definition that this user applied. */
+bool stg_catalog_allowed_of(const struct stg_catalog *catalog, uid_t applier,
+                            const struct stg_identity *identity);
+
 enum stg_replace {
     STG_REPLACE_OWN, /* an idle pipeline that an earlier run of the same script applied */
     STG_REPLACE_IDLE, /* a pipeline without attached clients: the request names its
@@ -120,6 +124,12 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
                       const char *name, enum stg_replace replace,
                       struct stg_pipeline **ret, bool *ret_unchanged,
                       struct stg_err *err);
+
+/* Makes the definition the next generation of a pipeline, as stg_catalog_apply does for a
+ * name that exists. */
+int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                        struct stg_definition *definition, enum stg_replace replace,
+                        bool *ret_unchanged, struct stg_err *err);
 
 /* Returns the counters of this generation, of earlier instances and the current one.
  * Strings live in bump or as long as the pipeline. */

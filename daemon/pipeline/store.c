@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Applied pipelines on disk. The daemon writes two lines before each text; the script may
- * be empty:
- *
- *   # stager: generation 3 uid 1000 gid 1000 groups 1000,44 content 9f file /p.yaml
- *
- *   # stager: script /home/u/train.py
- *
- * `content` is the fingerprint. Content that a restart finds changed, such as a
- * vocabulary, is another generation. A pipeline of pipeline_dir has a file NAME.seen with
- * these lines alone.
+ * Applied pipelines on disk, each after the lines of text_header.h. Content that a
+ * restart finds changed, such as a vocabulary, is another generation. A pipeline of
+ * pipeline_dir has a copy NAME.seen of the text that the daemon last read.
  */
 #include "daemon/pipeline/store.h"
 
@@ -24,10 +17,10 @@
 
 #include "core/log.h"
 #include "daemon/host/text_file.h"
+#include "daemon/pipeline/text_header.h"
 #include "proto/load.h"
 
-#define HEADER_BYTES 16384 /* more than all groups and the longest script take */
-#define SCRIPT "# stager: script "
+#define MAX_BYTES (STG_TEXT_MAX_BYTES + STG_TEXT_HEADER_BYTES)
 
 static int state_path(const struct stg_settings *settings, const char *name,
                       const char *suffix, char *buf, size_t bytes)
@@ -80,26 +73,6 @@ bool stg_store_folder(const struct stg_settings *settings, char *ret, size_t byt
     return n > 0 && (size_t)n < bytes;
 }
 
-/* Fills the lines before a text. The name of the file is truncated where it leaves no
- * room. */
-static void header_lines(const struct stg_definition *definition, uint64_t generation,
-                         char *buf, size_t bytes)
-{
-    const struct stg_identity *applier = &definition->applier;
-    const char *script = definition->script != NULL ? definition->script : "";
-    size_t limit = bytes - strlen("\n" SCRIPT "\n") - strlen(script) - 1;
-    int n = snprintf(buf, bytes, "# stager: generation %" PRIu64 " uid %u gid %u groups ",
-                     generation, (unsigned)applier->uid, (unsigned)applier->gid);
-    for (size_t i = 0; i < applier->n_groups; i++)
-        n += snprintf(buf + n, bytes - (size_t)n, "%s%u", i > 0 ? "," : "",
-                      (unsigned)applier->groups[i]);
-    n += snprintf(buf + n, bytes - (size_t)n, "%s content %016" PRIx64 " file ",
-                  applier->n_groups == 0 ? "-" : "", definition->spec->fingerprint);
-    for (const char *s = definition->file; *s != '\0' && (size_t)n < limit; s++)
-        buf[n++] = *s == '\n' ? ' ' : *s;
-    snprintf(buf + n, bytes - (size_t)n, "\n" SCRIPT "%s\n", script);
-}
-
 static void sync_directory(const struct stg_settings *settings)
 {
     char path[4096];
@@ -119,15 +92,15 @@ int stg_store_save(const struct stg_settings *settings, const char *name, bool f
                    struct stg_err *err)
 {
     const char *suffix = from_dir ? ".seen" : ".yaml";
-    char path[4096], temporary[4096], header[HEADER_BYTES];
+    char path[4096], temporary[4096], header[STG_TEXT_HEADER_BYTES];
     if (state_path(settings, name, suffix, path, sizeof(path)) < 0 ||
         state_path(settings, name, ".new", temporary, sizeof(temporary)) < 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "the path of state_dir is too long");
-    header_lines(definition, generation, header, sizeof(header));
+    stg_text_header_write(definition, generation, header);
     struct stg_text_part parts[] = {
         {header, strlen(header)},
-        {definition->text, from_dir ? 0 : definition->text_bytes},
+        {definition->text, definition->text_bytes},
     };
     const char *failed;
     int rc = stg_text_file_replace(path, temporary, parts, 2, &failed);
@@ -153,56 +126,8 @@ int stg_store_forget(const struct stg_settings *settings, const char *name,
 
 /* ---- reading ---- */
 
-/* What the lines before a text say. */
-struct header {
-    uint64_t generation; /* 0: there is none */
-    uint64_t content;
-    const char *script; /* NULL: none */
-    size_t script_bytes, bytes;
-};
-
-static bool parse_identity(const char *line, uint64_t *ret_generation,
-                           struct stg_identity *ret)
-{
-    unsigned uid, gid;
-    int at = 0;
-    if (sscanf(line, "# stager: generation %" SCNu64 " uid %u gid %u groups %n",
-               ret_generation, &uid, &gid, &at) != 3 ||
-        at == 0)
-        return false;
-    ret->uid = uid;
-    ret->gid = gid;
-    ret->n_groups = 0;
-    const char *s = line + at;
-    while (*s >= '0' && *s <= '9' && ret->n_groups < STG_MAX_GROUPS) {
-        char *end;
-        ret->groups[ret->n_groups++] = (gid_t)strtoul(s, &end, 10);
-        s = *end == ',' ? end + 1 : end;
-    }
-    return true;
-}
-
-static void parse_header(const char *text, struct header *ret,
-                         struct stg_identity *identity)
-{
-    *ret = (struct header){0};
-    if (!parse_identity(text, &ret->generation, identity))
-        return;
-    ret->bytes = strcspn(text, "\n");
-    const char *content = strstr(text, " content ");
-    if (content != NULL && content < text + ret->bytes)
-        ret->content = strtoull(content + strlen(" content "), NULL, 16);
-    ret->bytes += text[ret->bytes] == '\n';
-    if (strncmp(text + ret->bytes, SCRIPT, strlen(SCRIPT)) != 0)
-        return;
-    ret->script = text + ret->bytes + strlen(SCRIPT);
-    ret->script_bytes = strcspn(ret->script, "\n"); /* 0: no script */
-    ret->bytes += strlen(SCRIPT) + ret->script_bytes;
-    ret->bytes += text[ret->bytes] == '\n';
-}
-
 /* Returns the generation of the header if the content is the same, or the next one. */
-static uint64_t generation_of(const struct header *header,
+static uint64_t generation_of(const struct stg_text_header *header,
                               const struct stg_definition *definition)
 {
     bool is_same =
@@ -210,55 +135,66 @@ static uint64_t generation_of(const struct header *header,
     return header->generation + !is_same;
 }
 
-/* Reads NAME.seen of a file of pipeline_dir. */
-static void read_seen(const struct stg_settings *settings, const char *name,
-                      struct header *ret)
+int stg_store_read_seen(const struct stg_settings *settings, const char *name, char **ret,
+                        size_t *ret_bytes)
 {
-    char path[4096], *text;
-    size_t bytes;
+    char path[4096];
     struct stat st;
-    struct stg_identity identity;
-    if (state_path(settings, name, ".seen", path, sizeof(path)) < 0 ||
-        stg_text_file_read(path, HEADER_BYTES, &st, &text, &bytes, NULL) < 0)
+    int rc = state_path(settings, name, ".seen", path, sizeof(path));
+    return rc == 0 ? stg_text_file_read(path, MAX_BYTES, &st, ret, ret_bytes, NULL) : rc;
+}
+
+/* Takes the generation and the content of NAME.seen. */
+static void take_seen(const struct stg_settings *settings, const char *name,
+                      struct stg_text_header *ret)
+{
+    char *text;
+    size_t bytes;
+    if (stg_store_read_seen(settings, name, &text, &bytes) < 0)
         return;
-    parse_header(text, ret, &identity);
+    struct stg_text_header header;
+    stg_text_header_read(text, &header);
+    ret->generation = header.generation;
+    ret->content = header.content;
     free(text);
 }
 
-/* Takes the name of the applier's file from the end of the header's first line. */
-static void keep_file(struct stg_definition *definition, const char *header, size_t bytes)
+/* The owner of a file without these lines applies it, when it is written. */
+static void take_file(const struct stat *st, struct stg_text_header *ret)
 {
-    const char *file = strstr(header, " file ");
-    if (file == NULL || (size_t)(file - header) >= bytes)
-        return;
-    file += strlen(" file ");
-    const char *retained =
-        stg_bump_strndup(&definition->bump, file, (size_t)(header + bytes - file));
-    if (retained != NULL)
-        definition->file = retained;
+    if (ret->generation == 0)
+        ret->applier = (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
+    if (ret->time_ns == 0)
+        ret->time_ns =
+            (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* The owner of a file of pipeline_dir applies it. */
-static struct stg_identity identity_of_file(const struct stat *st)
+/* Takes what the lines before the text say of its application. */
+static void take_header(struct stg_definition *definition,
+                        const struct stg_text_header *header)
 {
-    return (struct stg_identity){.uid = st->st_uid, .gid = st->st_gid};
+    const char *file = NULL;
+    if (header->file_bytes > 0)
+        file = stg_bump_strndup(&definition->bump, header->file, header->file_bytes);
+    if (file != NULL)
+        definition->file = file;
+    if (header->script_bytes > 0)
+        definition->script =
+            stg_bump_strndup(&definition->bump, header->script, header->script_bytes);
+    definition->applied_ns = header->time_ns;
 }
 
-/* Makes the definition of a text after its header lines. */
-static int define(const struct stg_store_source *source, const char *text, size_t bytes,
-                  const struct header *header, const struct stg_identity *identity,
-                  struct stg_definition **ret, struct stg_err *err)
+int stg_store_define(const struct stg_store_source *source, const char *text,
+                     size_t bytes, const struct stg_text_header *header,
+                     struct stg_definition **ret, struct stg_err *err)
 {
     struct stg_definition *definition = NULL;
     int rc =
         stg_definition_create(text + header->bytes, bytes - header->bytes, source->path,
-                              identity, source->containers, &definition, err);
+                              &header->applier, source->containers, &definition, err);
     if (rc < 0)
         return rc;
-    keep_file(definition, text, header->bytes > 0 ? strcspn(text, "\n") : 0);
-    if (header->script_bytes > 0)
-        definition->script =
-            stg_bump_strndup(&definition->bump, header->script, header->script_bytes);
+    take_header(definition, header);
     rc = stg_definition_check_settings(definition, source->settings, err);
     if (rc < 0)
         stg_definition_unref(definition);
@@ -269,7 +205,7 @@ static int define(const struct stg_store_source *source, const char *text, size_
 
 /* Names the pipeline, and finds its generation. */
 static int place(const struct stg_store_source *source, const char *name,
-                 struct header *header, struct stg_definition *definition,
+                 struct stg_text_header *header, struct stg_definition *definition,
                  struct stg_stored *ret, struct stg_err *err)
 {
     if (source->from_dir && definition->spec->name != NULL)
@@ -278,7 +214,7 @@ static int place(const struct stg_store_source *source, const char *name,
     if (rc < 0)
         return stg_err_prefix(err, rc, "%s", source->path);
     if (source->from_dir)
-        read_seen(source->settings, name, header);
+        take_seen(source->settings, name, header);
     *ret = (struct stg_stored){.definition = definition,
                                .generation = generation_of(header, definition)};
     ret->is_saved = ret->generation == header->generation;
@@ -293,16 +229,15 @@ int stg_store_read(const struct stg_store_source *source, struct stg_stored *ret
     const char *base = strrchr(source->path, '/') + 1;
     size_t bytes;
     struct stat st;
-    struct header header = {0};
+    struct stg_text_header header = {0};
     struct stg_definition *definition;
-    int rc = stg_text_file_read(source->path, STG_TEXT_MAX_BYTES + HEADER_BYTES, &st,
-                                &text, &bytes, err);
+    int rc = stg_text_file_read(source->path, MAX_BYTES, &st, &text, &bytes, err);
     if (rc < 0)
         return rc;
-    struct stg_identity identity = identity_of_file(&st);
     if (!source->from_dir)
-        parse_header(text, &header, &identity);
-    rc = define(source, text, bytes, &header, &identity, &definition, err);
+        stg_text_header_read(text, &header);
+    take_file(&st, &header);
+    rc = stg_store_define(source, text, bytes, &header, &definition, err);
     free(text);
     if (rc < 0)
         return rc;

@@ -2,14 +2,14 @@
  *
  * Pipelines as files: state_dir/pipelines/NAME.yaml is an applied one, with two lines
  * about its application before the text; pipeline_dir has texts alone, and
- * state_dir/pipelines/NAME.seen the lines. Belongs to the loop.
+ * state_dir/pipelines/NAME.seen a copy with the lines. Belongs to the loop.
  */
 #ifndef STG_DAEMON_PIPELINE_STORE_H
 #define STG_DAEMON_PIPELINE_STORE_H
 
 #include <dirent.h>
 
-#include "daemon/pipeline/definition.h"
+#include "daemon/pipeline/text_header.h"
 
 /* Where a pipeline is read from. */
 struct stg_store_source {
@@ -44,6 +44,16 @@ int stg_store_list(const char *directory, struct dirent ***ret);
 /* Reads a pipeline and makes its definition. */
 int stg_store_read(const struct stg_store_source *source, struct stg_stored *ret,
                    struct stg_err *err);
+
+/* Makes the definition of a text, which ends with NUL, after the lines that the header
+ * describes. source->path is for messages. */
+int stg_store_define(const struct stg_store_source *source, const char *text,
+                     size_t bytes, const struct stg_text_header *header,
+                     struct stg_definition **ret, struct stg_err *err);
+
+/* Reads NAME.seen; the caller frees. Errors as stg_text_file_read. */
+int stg_store_read_seen(const struct stg_settings *settings, const char *name, char **ret,
+                        size_t *ret_bytes);
 
 /* Writes NAME.yaml, or NAME.seen if from_dir. The file is whole and on disk when the call
  * returns: written beside, synced, renamed. The loop waits for that: median 3.2 ms, 99 %

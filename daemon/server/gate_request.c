@@ -12,7 +12,8 @@
 
 static bool is_change(const struct stg_request *request)
 {
-    return request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE;
+    return request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE ||
+           request->kind == STG_REQUEST_ROLLBACK;
 }
 
 static int check_request(const struct stg_request *request, struct stg_err *err)
@@ -39,10 +40,11 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return 0;
     if (request->request_id_bytes == 0 ||
         request->request_id_bytes > STG_REQUEST_ID_MAX_BYTES)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "apply and delete need a request_id of 1 to %d bytes, a new one "
-                       "for each change, so that a repeated request runs once",
-                       STG_REQUEST_ID_MAX_BYTES);
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "apply, delete and rollback need a request_id of 1 to %d bytes, a new one "
+            "for each change, so that a repeated request runs once",
+            STG_REQUEST_ID_MAX_BYTES);
     return 0;
 }
 
@@ -54,8 +56,12 @@ static uint64_t mix(uint64_t sum, const char *s, size_t n)
 /* What a change asks for, without its user and its request id. */
 static uint64_t fingerprint(const struct stg_request *request)
 {
-    uint64_t numbers[] = {request->id, request->kind, request->replace,
-                          request->has_if_generation, request->if_generation};
+    uint64_t numbers[] = {request->id,
+                          request->kind,
+                          request->replace,
+                          request->has_if_generation,
+                          request->if_generation,
+                          request->generation};
     uint64_t sum = mix(0, (const char *)numbers, sizeof(numbers));
     const char *name = request->name != NULL ? request->name : "";
     sum = mix(sum, name, strlen(name));

@@ -8,14 +8,24 @@ static const struct {
     enum stg_request_kind kind;
     stg_request_handler *serve;
 } requests[] = {
-    {STG_REQUEST_HELLO, stg_serve_hello},         {STG_REQUEST_CHECK, stg_serve_check},
-    {STG_REQUEST_APPLY, stg_serve_apply},         {STG_REQUEST_LIST, stg_serve_list},
-    {STG_REQUEST_STATUS, stg_serve_status},       {STG_REQUEST_DELETE, stg_serve_delete},
-    {STG_REQUEST_NEW_TOKEN, stg_serve_new_token}, {STG_REQUEST_FEED, stg_serve_feed},
-    {STG_REQUEST_EXPLAIN, stg_serve_explain},     {STG_REQUEST_REPORT, stg_serve_report},
-    {STG_REQUEST_WORK, stg_serve_work},           {STG_REQUEST_TRACE, stg_serve_trace},
-    {STG_REQUEST_INDEX, stg_serve_index},         {STG_REQUEST_WHY, stg_serve_why},
-    {STG_REQUEST_JOIN, stg_serve_join},           {STG_REQUEST_COMMIT, stg_serve_commit},
+    {STG_REQUEST_HELLO, stg_serve_hello},
+    {STG_REQUEST_CHECK, stg_serve_check},
+    {STG_REQUEST_APPLY, stg_serve_apply},
+    {STG_REQUEST_LIST, stg_serve_list},
+    {STG_REQUEST_STATUS, stg_serve_status},
+    {STG_REQUEST_DELETE, stg_serve_delete},
+    {STG_REQUEST_NEW_TOKEN, stg_serve_new_token},
+    {STG_REQUEST_FEED, stg_serve_feed},
+    {STG_REQUEST_EXPLAIN, stg_serve_explain},
+    {STG_REQUEST_REPORT, stg_serve_report},
+    {STG_REQUEST_WORK, stg_serve_work},
+    {STG_REQUEST_TRACE, stg_serve_trace},
+    {STG_REQUEST_INDEX, stg_serve_index},
+    {STG_REQUEST_WHY, stg_serve_why},
+    {STG_REQUEST_JOIN, stg_serve_join},
+    {STG_REQUEST_ROLLBACK, stg_serve_rollback},
+    {STG_REQUEST_VERSIONS, stg_serve_versions},
+    {STG_REQUEST_COMMIT, stg_serve_commit},
     {STG_REQUEST_COMMITS, stg_serve_commits},
 };
 

@@ -10,10 +10,36 @@
 typedef void stg_request_handler(struct stg_session *session,
                                  const struct stg_request *request);
 
+/* request_admin.c: what the requests of an administrator share. */
+
+/* Fills in what the definition's batches hold and the memory that they take, with advice.
+ * RESOURCE_EXHAUSTED: more than memory_budget. */
+int stg_request_describe(struct stg_session *session,
+                         const struct stg_definition *definition, const char *name,
+                         struct stg_bump *bump, struct stg_reply *reply,
+                         struct stg_err *err);
+
+/* Checks that a pipeline is at the generation that the request names, if it names one.
+ * ABORTED. */
+int stg_request_check_generation(struct stg_session *session,
+                                 const struct stg_request *request, const char *name,
+                                 struct stg_err *err);
+
+/* Returns whether a reply fits in one message. */
+bool stg_request_fits(const struct stg_reply *reply);
+
+/* Sends the reply, shortened to one message, or the error (rc negative). */
+void stg_request_answer(struct stg_session *session, const struct stg_request *request,
+                        struct stg_reply *reply, void (*shorten)(struct stg_reply *reply),
+                        int rc, const struct stg_err *err);
+
 /* request_admin.c */
 stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,
     stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_token,
     stg_serve_trace, stg_serve_index;
+
+/* request_version.c */
+stg_request_handler stg_serve_versions, stg_serve_rollback;
 
 /* request_stream.c */
 stg_request_handler stg_serve_join, stg_serve_feed, stg_serve_report, stg_serve_why,

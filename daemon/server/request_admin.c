@@ -76,9 +76,10 @@ static int define(struct stg_session *session, const struct stg_request *request
     return rc;
 }
 
-static int describe(struct stg_session *session, const struct stg_definition *definition,
-                    const char *name, struct stg_bump *bump, struct stg_reply *reply,
-                    struct stg_err *err)
+int stg_request_describe(struct stg_session *session,
+                         const struct stg_definition *definition, const char *name,
+                         struct stg_bump *bump, struct stg_reply *reply,
+                         struct stg_err *err)
 {
     struct stg_stage_plan plan;
     struct stg_plan_asked asked =
@@ -125,9 +126,10 @@ void stg_serve_check(struct stg_session *session, const struct stg_request *requ
     struct stg_reply reply = stg_reply_to(request);
     int rc = define(session, request, &definition, &err);
     if (rc == 0)
-        rc = describe(session, definition,
-                      definition->spec->name != NULL ? definition->spec->name : "", &bump,
-                      &reply, &err);
+        rc = stg_request_describe(session, definition,
+                                  definition->spec->name != NULL ? definition->spec->name
+                                                                 : "",
+                                  &bump, &reply, &err);
     if (rc < 0)
         stg_session_fail_with(session, request, &err);
     else
@@ -136,10 +138,10 @@ void stg_serve_check(struct stg_session *session, const struct stg_request *requ
     stg_bump_finish(&bump);
 }
 
-/* Is the pipeline what the caller thinks it is? An unwatched one is refused later. */
-static int check_generation(struct stg_session *session,
-                            const struct stg_request *request, const char *name,
-                            struct stg_err *err)
+/* A pipeline that the user may not see is refused later. */
+int stg_request_check_generation(struct stg_session *session,
+                                 const struct stg_request *request, const char *name,
+                                 struct stg_err *err)
 {
     if (!request->has_if_generation)
         return 0;
@@ -194,9 +196,10 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
     struct stg_reply reply = stg_reply_to(request);
     int rc = define(session, request, &definition, &err);
     if (rc == 0)
-        rc = describe(session, definition, "", &bump, &reply, &err);
+        rc = stg_request_describe(session, definition, "", &bump, &reply, &err);
     if (rc == 0)
-        rc = check_generation(session, request, name_of(request, definition), &err);
+        rc = stg_request_check_generation(session, request, name_of(request, definition),
+                                          &err);
     if (rc == 0)
         keep_script(definition, request);
     if (rc == 0)
@@ -223,7 +226,7 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
 /* ---- list, status, delete ---- */
 
 /* Without memory to see, the reply itself will fail. */
-static bool fits(const struct stg_reply *reply)
+bool stg_request_fits(const struct stg_reply *reply)
 {
     static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
     return stg_wire_encode_reply(reply, buf, sizeof(buf)) != -STAGER_OUT_OF_RANGE;
@@ -232,13 +235,13 @@ static bool fits(const struct stg_reply *reply)
 /* A list that is too long for one message loses the names of files, then entries. */
 static void shorten_list(struct stg_reply *reply)
 {
-    while (reply->n_quarantined > MAX_QUARANTINED && !fits(reply))
+    while (reply->n_quarantined > MAX_QUARANTINED && !stg_request_fits(reply))
         reply->n_quarantined /= 2;
-    for (size_t i = 0; !fits(reply) && i < reply->n_entries; i += 16) {
+    for (size_t i = 0; !stg_request_fits(reply) && i < reply->n_entries; i += 16) {
         for (size_t k = i; k < i + 16 && k < reply->n_entries; k++)
             reply->entries[k].file = "";
     }
-    while (!fits(reply) && reply->n_entries > 0) {
+    while (!stg_request_fits(reply) && reply->n_entries > 0) {
         size_t n = reply->n_entries / 16 + 1;
         reply->n_entries -= n;
         reply->n_left_out += (uint32_t)n;
@@ -248,9 +251,9 @@ static void shorten_list(struct stg_reply *reply)
 static void shorten_status(struct stg_reply *reply)
 {
     struct stg_pipeline_status *status = &reply->status;
-    while (status->n_quarantined > MAX_QUARANTINED && !fits(reply))
+    while (status->n_quarantined > MAX_QUARANTINED && !stg_request_fits(reply))
         status->n_quarantined /= 2;
-    while (!fits(reply) && status->n_clients > 0) {
+    while (!stg_request_fits(reply) && status->n_clients > 0) {
         size_t n = status->n_clients / 16 + 1;
         status->n_clients -= n;
         status->n_clients_left_out += (uint32_t)n;
@@ -296,10 +299,9 @@ static int fill_list(struct stg_session *session, struct stg_bump *bump,
                                &ret->quarantined, &ret->n_quarantined, err);
 }
 
-/* Sends the reply, shortened to one message, or the error (rc negative). */
-static void answer(struct stg_session *session, const struct stg_request *request,
-                   struct stg_reply *reply, void (*shorten)(struct stg_reply *reply),
-                   int rc, const struct stg_err *err)
+void stg_request_answer(struct stg_session *session, const struct stg_request *request,
+                        struct stg_reply *reply, void (*shorten)(struct stg_reply *reply),
+                        int rc, const struct stg_err *err)
 {
     if (rc < 0) {
         stg_session_fail_with(session, request, err);
@@ -316,7 +318,7 @@ void stg_serve_list(struct stg_session *session, const struct stg_request *reque
     struct stg_reply reply = stg_reply_to(request);
     stg_bump_init(&bump, 0);
     int rc = fill_list(session, &bump, &reply, &err);
-    answer(session, request, &reply, shorten_list, rc, &err);
+    stg_request_answer(session, request, &reply, shorten_list, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -333,7 +335,7 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     int rc =
         stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
                             &reply.status.quarantined, &reply.status.n_quarantined, &err);
-    answer(session, request, &reply, shorten_status, rc, &err);
+    stg_request_answer(session, request, &reply, shorten_status, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -341,7 +343,7 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
 static void shorten_explain(struct stg_reply *reply)
 {
     struct stg_explain *explain = &reply->explain;
-    while (!fits(reply) && explain->n_nodes > 0) {
+    while (!stg_request_fits(reply) && explain->n_nodes > 0) {
         size_t n = explain->n_nodes / 16 + 1;
         explain->n_nodes -= n;
         explain->n_left_out += (uint32_t)n;
@@ -361,7 +363,7 @@ void stg_serve_explain(struct stg_session *session, const struct stg_request *re
     struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
     int rc = stg_explain_fill(pipeline, &bump, &reply.explain, &err);
-    answer(session, request, &reply, shorten_explain, rc, &err);
+    stg_request_answer(session, request, &reply, shorten_explain, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -371,7 +373,7 @@ void stg_serve_delete(struct stg_session *session, const struct stg_request *req
     if (pipeline == NULL)
         return;
     struct stg_err err = {0};
-    int rc = check_generation(session, request, request->name, &err);
+    int rc = stg_request_check_generation(session, request, request->name, &err);
     if (rc == 0)
         rc = stg_catalog_delete(catalog_of(session), pipeline, &err);
     if (rc < 0) {

@@ -67,6 +67,9 @@ def requests():
     yield "request_commit", number(1, 15) + data(25, data(1, "step-1") + data(2, "{}"))
     yield "request_commits", number(1, 16) + data(26, data(1, "criteo"))
     yield "request_open_resume", number(1, 17) + data(7, data(1, "criteo") + number(3, 2) + data(45, "tag:step-1"))
+    yield "request_rollback", number(1, 15) + data(27, data(1, "criteo") + number(2, 300))
+    yield "request_rollback_last", (number(1, 16) + data(17, b"id") + number(18, 4) + data(27, data(1, "criteo")))
+    yield "request_versions", number(1, 17) + data(28, data(1, "criteo"))
     yield "request_trace", number(1, 9) + data(12, data(1, "criteo") + number(2, 5000))
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
                                   + data(17, b"id\0\xff") + number(18, 0))
@@ -166,6 +169,12 @@ def replies():
              + data(7, "rank-0"))
     yield "reply_commits", number(1, 16) + number(9, 26) + data(26, data(1, "criteo") + data(2, entry)
                                                                 + data(2, data(1, "b")) + number(3, 300))
+    yield "reply_rollback", number(1, 15) + data(5, data(1, "criteo") + number(2, 300)
+                                                 + boundary(3, "ids", 9, [-1]) + number(9, 4)) + number(9, 27)
+    version = (number(1, 300) + number(2, 1 << 60) + number(3, 1000) + fixed64(4, 0xFEDCBA9876543210)
+               + data(5, "/p/x.yaml"))
+    yield "reply_versions", number(1, 17) + number(9, 28) + data(
+        28, data(1, "criteo") + data(2, version) + data(2, number(1, 301)))
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))
     yield "reply_new_token", number(1, 9) + number(9, 10) + data(
         11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))

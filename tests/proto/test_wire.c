@@ -85,6 +85,18 @@ static const struct golden_request requests[] = {
       .name = "criteo",
       .max_in_flight = 2,
       .resume = "tag:step-1"}},
+    {GOLDEN(request_rollback),
+     {.id = 15, .kind = STG_REQUEST_ROLLBACK, .name = "criteo", .generation = 300}},
+    {GOLDEN(request_rollback_last),
+     {.id = 16,
+      .kind = STG_REQUEST_ROLLBACK,
+      .name = "criteo",
+      .request_id = "id",
+      .request_id_bytes = 2,
+      .has_if_generation = true,
+      .if_generation = 4}},
+    {GOLDEN(request_versions),
+     {.id = 17, .kind = STG_REQUEST_VERSIONS, .name = "criteo"}},
     {GOLDEN(request_trace),
      {.id = 9, .kind = STG_REQUEST_TRACE, .name = "criteo", .millis = 5000}},
     {GOLDEN(request_gate_delete),
@@ -113,6 +125,13 @@ static struct stg_commit_entry two_commits[] = {{.tag = "step-1",
                                                  .position = 5,
                                                  .time_ns = 1ull << 60},
                                                 {.tag = "b"}};
+
+static struct stg_version_entry two_versions[] = {{.generation = 300,
+                                                   .time_ns = 1ull << 60,
+                                                   .uid = 1000,
+                                                   .content = 0xfedcba9876543210,
+                                                   .file = "/p/x.yaml"},
+                                                  {.generation = 301}};
 
 static struct stg_list_entry two_entries[] = {{.name = "criteo",
                                                .state = "running",
@@ -313,6 +332,19 @@ static const struct golden_reply replies[] = {
       .commits = two_commits,
       .n_commits = 2,
       .n_left_out = 300}},
+    {GOLDEN(reply_rollback),
+     {.id = 15,
+      .kind = STG_REQUEST_ROLLBACK,
+      .name = "criteo",
+      .generation = 300,
+      .boundary = {&ids_vector, 1},
+      .restored = 4}},
+    {GOLDEN(reply_versions),
+     {.id = 17,
+      .kind = STG_REQUEST_VERSIONS,
+      .name = "criteo",
+      .versions = two_versions,
+      .n_versions = 2}},
     {GOLDEN(reply_trace), {.id = 9, .kind = STG_REQUEST_TRACE, .page_bytes = 1 << 24}},
     {GOLDEN(reply_gate_list),
      {.id = 4, .kind = STG_REQUEST_LIST, .entries = &entry_with_id, .n_entries = 1}},
@@ -379,6 +411,7 @@ static void golden_bytes_are_the_requests(void)
         check_same("resume", got.resume, want->resume);
         CHECK_INT(got.has_if_generation, want->has_if_generation);
         CHECK_INT(got.if_generation, want->if_generation);
+        CHECK_INT(got.generation, want->generation);
         CHECK_INT(got.token_bytes, want->token_bytes);
         CHECK_INT(got.request_id_bytes, want->request_id_bytes);
         CHECK((got.token == NULL) == (want->token == NULL));

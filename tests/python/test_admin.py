@@ -53,6 +53,35 @@ class Admin(case.Case):
             stager.apply(text + "staged: {capacity: 2}\n")
         self.assertEqual(stager.apply(text + "staged: {capacity: 2}\n", replace=True).generation, 2)
 
+    def test_versions_and_a_rollback_are_those_of_stagerctl(self):
+        text = TEXT.format(name="rolled")
+        stager.apply(text)
+        with self.assertRaisesRegex(stager.NotFoundError, "keeps no earlier one"):
+            stager.rollback("rolled")
+        stager.apply(text.replace("stop: 4", "stop: 6"), replace=True)
+        versions = stager.versions("rolled")
+        self.assertEqual(versions, self.ctl("versions", "rolled"))
+        self.assertEqual([(v["generation"], v["uid"], v["current"]) for v in versions],
+                         [(1, os.getuid(), False), (2, os.getuid(), True)])
+        self.assertRegex(versions[0]["time"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertRegex(versions[0]["digest"], "^[0-9a-f]{16}$")
+        name = stager.rollback("rolled")
+        self.assertEqual((name, name.generation, name.reply["restored"]), ("rolled", 3, 1))
+        with stager.open(name) as stream:
+            self.assertEqual([batch["value"].tolist() for batch in stream], [[0, 1], [2, 3]])
+        self.assertEqual(self.ctl("rollback", "rolled", "2")["restored"], 2)
+        with self.assertRaisesRegex(stager.NotFoundError, "keeps generations 1, 2, 3"):
+            stager.rollback("rolled", 9)
+        with self.assertRaisesRegex(stager.AbortedError, "is at generation 4"):
+            stager.rollback("rolled", 1, if_generation=3)
+        with self.assertRaisesRegex(ValueError, "at least 1"):
+            stager.rollback("rolled", 0)
+        same = stager.rollback("rolled", 2)
+        self.assertTrue(same.reply["unchanged"])
+        self.assertEqual(same.generation, 4)
+        first, second = (v["digest"] for v in stager.versions("rolled")[:2])
+        self.assertEqual([v["digest"] for v in stager.versions("rolled")], [first, second, first, second])
+
     def test_a_problem_of_files_is_a_warning_at_the_line_that_applies(self):
         text = "name: empty\ndataset:\n  - files: {pattern: /nowhere/*.txt}\n  - text_line\n"
         with stager.serve(stagerd=STAGERD) as server:

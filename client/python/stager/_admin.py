@@ -55,9 +55,10 @@ def advised(error: UnavailableError) -> UnavailableError:
 
 def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text: str = "",
          file: Optional[str] = None, replace: bool = False,
-         if_generation: Optional[int] = None, script: Optional[str] = None) -> Any:
+         if_generation: Optional[int] = None, script: Optional[str] = None, generation: int = 0) -> Any:
     try:
-        return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation, script, _run))
+        return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation, script, _run,
+                                        generation))
     except UnavailableError as error:
         raise advised(error) from None
 
@@ -105,11 +106,15 @@ def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
     if places is not None:
         _places[_key(runtime_dir, reply["name"])] = places
         reply = places.named_in(reply)
+    _warn(reply)
+    return Applied(reply)
+
+
+def _warn(reply: Dict[str, Any]) -> None:
     for line in reply["advice"]:
         if line.startswith("problem: "):
             warnings.warn(f"pipeline {reply['name']}: {line[len('problem: '):]}", RuntimeWarning,
                           stacklevel=depth())
-    return Applied(reply)
 
 
 class Applied(str):
@@ -143,6 +148,25 @@ def commits(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, A
     """The last commits of a pipeline, from the oldest on."""
     reply: List[Dict[str, Any]] = _ask("commits", runtime_dir, name)["commits"]
     return reply
+
+
+def versions(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:
+    """The last 10 generations of a pipeline, whose definitions the daemon keeps; the current one is the last."""
+    reply: List[Dict[str, Any]] = _ask("versions", runtime_dir, name)
+    return reply
+
+
+def rollback(name: str, generation: Optional[int] = None, *, if_generation: Optional[int] = None,
+             runtime_dir: Optional[str] = None) -> Applied:
+    """Applies the definition of an earlier generation again, as a new one; None: the last one with other content.
+    The result is as that of `apply`; reply["restored"] is the generation whose definition it is. Attached clients
+    receive the published batches, then AbortedError. NotFoundError names the generations that are kept."""
+    if generation is not None and generation < 1:
+        raise ValueError(f"a generation is a number of at least 1, not {generation}")
+    reply = _ask("rollback", runtime_dir, name, if_generation=if_generation, generation=generation or 0)
+    _places.pop(_key(runtime_dir, name), None)
+    _warn(reply)
+    return Applied(reply)
 
 
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:

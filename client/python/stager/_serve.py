@@ -157,6 +157,14 @@ class Server:
         """As stager.commits, of this daemon."""
         return _admin.commits(name, runtime_dir=self._check())
 
+    def versions(self, name: str) -> List[Dict[str, Any]]:
+        """As stager.versions, of this daemon."""
+        return _admin.versions(name, runtime_dir=self._check())
+
+    def rollback(self, name: str, generation: Optional[int] = None, **options: Any) -> _admin.Applied:
+        """As stager.rollback, to this daemon."""
+        return _admin.rollback(name, generation, runtime_dir=self._check(), **options)
+
     def delete(self, name: str, **options: Any) -> None:
         """As stager.delete, of this daemon."""
         _admin.delete(name, runtime_dir=self._check(), **options)

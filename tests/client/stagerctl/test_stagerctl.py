@@ -43,8 +43,8 @@ def usage():
     expect(2, "usage: stagerctl")
     assert "stagerctl apply FILE" in expect(0, "", "--help")
     assert "stagerctl apply FILE" in expect(0, "", "help")
-    for command in ("check", "apply", "list", "status", "cat", "delete", "doctor", "trace",
-                    "version"):
+    for command in ("check", "apply", "list", "status", "cat", "delete", "doctor", "trace", "versions",
+                    "rollback", "version"):
         assert f"usage: stagerctl {command}" in expect(0, "", command, "--help")
         assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")
     expect(2, 'unknown command "stauts"; did you mean "status"?', "stauts")
@@ -53,6 +53,10 @@ def usage():
     expect(2, "cat wants NAME [--limit N]", "cat")
     expect(2, "too many arguments: b", "delete", "a", "b")
     expect(2, "too many arguments: a", "list", "a")
+    expect(2, "too many arguments: 3", "rollback", "x", "2", "3")
+    expect(2, "rollback wants NAME [GENERATION]", "rollback")
+    for generation in ("0", "x", "3x", "", "99999999999999999999"):
+        expect(2, "rollback takes a generation", "rollback", "x", generation)
     expect(2, "list takes no --rows", "list", "--rows")
     expect(2, "cat takes no --replace", "cat", "--replace", "x")
     expect(2, "unrecognized option '--frobnicate'", "list", "--frobnicate")
@@ -65,8 +69,8 @@ def usage():
 def no_daemon(folder):
     start = (f"stagerctl: UNAVAILABLE: cannot reach stagerd at {folder}/attach.sock: No such file or "
              "directory; start it with `systemctl start stagerd` (or `stagerd --foreground`)\n")
-    for args in (["list"], ["status"], ["status", "x"], ["cat", "x"], ["delete", "x"],
-                 ["list", "--json"], ["check", "-"], ["apply", "-"]):
+    for args in (["list"], ["status"], ["status", "x"], ["cat", "x"], ["delete", "x"], ["versions", "x"],
+                 ["rollback", "x"], ["rollback", "x", "3"], ["list", "--json"], ["check", "-"], ["apply", "-"]):
         code, out, err = run(*args, "--runtime-dir", folder, stdin="name: x\n")
         assert (code, out, err) == (1, "", start), (args, code, out, err)
         assert run(*args, stdin="name: x\n", STAGER_RUNTIME_DIR=folder)[2] == start
@@ -74,7 +78,7 @@ def no_daemon(folder):
 
     version = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
     assert version["daemon"]["reachable"] is False and "cannot reach" in version["daemon"]["reason"]
-    assert version["protocol"] == {"min": 2, "max": 4}
+    assert version["protocol"] == {"min": 2, "max": 5}
     assert isinstance(version["cuda"]["available"], bool)
     assert version["release"] in expect(0, "", "--version", "--runtime-dir", folder)
 
