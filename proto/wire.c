@@ -150,6 +150,7 @@ static Stager__Apply *apply_fill(Stager__Apply *apply, const struct stg_request 
     apply->script = (char *)from->script;
     apply->script_run = from->script_run;
     apply->has_script_run = from->script_run != 0;
+    STG_PUT(apply, warm, from->warm);
     return apply;
 }
 
@@ -260,6 +261,7 @@ static Stager__Rollback *rollback_fill(Stager__Rollback *rollback,
     stager__rollback__init(rollback);
     rollback->name = stg_wire_required(from->name);
     STG_PUT(rollback, generation, from->generation);
+    STG_PUT(rollback, warm, from->warm);
     return rollback;
 }
 
@@ -407,6 +409,7 @@ static int apply_take(const Stager__Apply *from, struct stg_bump *bump,
     same.text = from->text;
     same.file = from->file;
     ret->replace = from->replace != 0;
+    ret->warm = from->warm != 0;
     ret->script = from->script;
     ret->script_run = from->script_run;
     ret->name = from->name;
@@ -555,6 +558,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_ROLLBACK:
         ret->name = m->rollback->name;
         ret->generation = m->rollback->generation;
+        ret->warm = m->rollback->warm != 0;
         return 0;
     case STG_REQUEST_VERSIONS: ret->name = m->versions->name; return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);

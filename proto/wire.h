@@ -22,6 +22,8 @@
 #define STG_PROTOCOL_STATE 3u
 #define STG_PROTOCOL_COMMIT 4u
 #define STG_PROTOCOL_WARM 5u
+/* How long a warm apply may wait for the buffer, in the daemon. */
+#define STG_WARM_SECONDS 3600u
 
 enum stg_request_kind {
     STG_REQUEST_NONE = 0,
@@ -76,6 +78,7 @@ struct stg_request {
     size_t text_bytes;
     const char *file;
     bool replace;
+    bool warm;             /* apply, rollback: the new version fills its buffer first */
     uint64_t generation;   /* rollback: of a kept definition; 0: the last other one */
     const char *script;    /* apply: the script that applies it; NULL: none */
     uint64_t script_run;   /* which run of the script */
@@ -180,9 +183,11 @@ struct stg_pipeline_status {
     const char *gpu;     /* the device on which clients share a copy; "": none */
     const char *gpu_why; /* the reason that they cannot share it now; "": they do */
     uint64_t gpu_copies;
-    uint64_t pipeline;          /* its number in events */
-    uint64_t run_id;            /* of the current batches */
-    const char *commit_problem; /* why the last commit could not be written; "" */
+    uint64_t pipeline;           /* its number in events */
+    uint64_t run_id;             /* of the current batches */
+    uint64_t warming_generation; /* that fills its buffer; 0: none */
+    uint64_t warming_buffered;   /* its items that are ready */
+    const char *commit_problem;  /* why the last commit could not be written; "" */
     bool capacity_auto, num_threads_auto;
     uint32_t max_capacity, max_num_threads; /* upper limits for auto */
     const struct stg_tuned *tuned;          /* oldest first */

@@ -67,17 +67,18 @@ PyObject *stg_py_request(PyObject *module, PyObject *args)
     const char *kind, *runtime_dir, *name, *text, *file, *script;
     unsigned long long script_run, generation;
     Py_ssize_t text_bytes;
-    int replace;
+    int replace, warm;
     PyObject *if_generation;
-    if (!PyArg_ParseTuple(args, "szzz#zpOzKK", &kind, &runtime_dir, &name, &text,
+    if (!PyArg_ParseTuple(args, "szzz#zpOzKKp", &kind, &runtime_dir, &name, &text,
                           &text_bytes, &file, &replace, &if_generation, &script,
-                          &script_run, &generation))
+                          &script_run, &generation, &warm))
         return NULL;
     struct stg_request request = {.name = name,
                                   .text = text,
                                   .text_bytes = (size_t)text_bytes,
                                   .file = file,
                                   .replace = replace != 0,
+                                  .warm = warm != 0,
                                   .script = script,
                                   .script_run = script_run,
                                   .generation = generation,

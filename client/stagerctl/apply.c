@@ -140,6 +140,7 @@ int stg_ctl_apply(const struct stg_ctl_options *options)
     struct stg_request request = {.kind = STG_REQUEST_APPLY,
                                   .name = options->name,
                                   .replace = options->replace,
+                                  .warm = options->warm,
                                   .has_if_generation = options->has_if_generation,
                                   .if_generation = options->if_generation};
     return send_text(options, &request);

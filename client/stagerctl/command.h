@@ -23,6 +23,7 @@ struct stg_ctl_options {
     int n_arguments;
     const char *name; /* --name */
     bool replace;
+    bool warm; /* apply, rollback */
     bool rows;
     bool dot;
     uint64_t limit;     /* 0: none */

@@ -28,10 +28,13 @@ static const struct command commands[] = {
      "Checks a pipeline file and prints the features of its batches. FILE - is standard "
      "input.",
      stg_ctl_check},
-    {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace] [--if-generation G]", "nrgti",
+    {"apply", ARGUMENT_ONE, "FILE [--name NAME] [--replace] [--if-generation G] [--warm]",
+     "nrgtiW",
      "Defines a pipeline in stagerd. Other content under an existing name needs "
      "--replace:\n"
-     "  attached clients receive the published batches, then ABORTED.",
+     "  attached clients receive the published batches, then ABORTED. With --warm the "
+     "new version fills\n"
+     "  its buffer first; Control-C ends it, and nothing changes.",
      stg_ctl_apply},
     {"list", ARGUMENT_NONE, "", "gt", "Lists the pipelines.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
@@ -54,7 +57,7 @@ static const struct command commands[] = {
      "the user\n"
      "  that applied each. The same digest means the same content.",
      stg_ctl_versions},
-    {"rollback", ARGUMENT_PAIR, "NAME [GENERATION] [--if-generation G]", "gti",
+    {"rollback", ARGUMENT_PAIR, "NAME [GENERATION] [--if-generation G] [--warm]", "gtiW",
      "Applies the definition of an earlier generation again, as a new one. Without "
      "GENERATION: the\n"
      "  last one with other content. Attached clients receive the published batches, "
@@ -189,6 +192,7 @@ static const struct option long_options[] = {
     {"help", no_argument, NULL, 'h'},
     {"name", required_argument, NULL, 'n'},
     {"replace", no_argument, NULL, 'r'},
+    {"warm", no_argument, NULL, 'W'},
     {"limit", required_argument, NULL, 'l'},
     {"rows", no_argument, NULL, 'w'},
     {"dot", no_argument, NULL, 'D'},
@@ -234,6 +238,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     }
     ret->json = strchr(ret_seen, 'j') != NULL;
     ret->replace = strchr(ret_seen, 'r') != NULL;
+    ret->warm = strchr(ret_seen, 'W') != NULL;
     ret->text = strchr(ret_seen, 'x') != NULL;
     ret->rows = strchr(ret_seen, 'w') != NULL;
     ret->dot = strchr(ret_seen, 'D') != NULL;
@@ -255,6 +260,10 @@ static int check_options(const struct command *command,
     if (options->json && options->rows)
         return usage_error(
             "--json prints one line per batch and cannot be combined with --rows", NULL);
+    if (options->warm && options->gate != NULL)
+        return usage_error("--warm cannot be combined with --gate: a warm apply lasts as "
+                           "long as a connection",
+                           NULL);
     if (options->json && options->dot)
         return usage_error("--json cannot be combined with --dot", NULL);
     return 0;

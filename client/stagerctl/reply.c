@@ -336,6 +336,8 @@ void stg_reply_status_json(struct stg_json_writer *json,
     stg_json_put_string(json, "py_function", status->py_function);
     stg_json_put_string(json, "gpu", status->gpu);
     stg_json_put_string(json, "gpu_why", status->gpu_why);
+    stg_json_put_uint(json, "warming_generation", status->warming_generation);
+    stg_json_put_uint(json, "warming_buffered", status->warming_buffered);
     stg_json_put_string(json, "commit_problem", status->commit_problem);
     stg_json_put_string(json, "last_error", status->last_error);
     stg_json_key(json, "moved");

@@ -142,6 +142,10 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     printf("  buffer     %u of %u, filled by %u thread%s\n", s->buffered, s->capacity,
            s->num_threads, s->num_threads == 1 ? "" : "s");
     print_items(s);
+    if (s->warming_generation > 0)
+        printf("  warming    generation %" PRIu64 ": %" PRIu64
+               " batches are ready; it takes over when its buffer is full\n",
+               s->warming_generation, s->warming_buffered);
     printf("  memory     %s of %s in use\n",
            stg_ctl_bytes(s->memory_used_bytes, used, sizeof(used)),
            stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));

@@ -67,6 +67,7 @@ int stg_ctl_rollback(const struct stg_ctl_options *options)
 {
     struct stg_request request = {.kind = STG_REQUEST_ROLLBACK,
                                   .name = options->argument,
+                                  .warm = options->warm,
                                   .has_if_generation = options->has_if_generation,
                                   .if_generation = options->if_generation};
     if (options->n_arguments > 1 &&

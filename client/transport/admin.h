@@ -23,8 +23,9 @@ void stg_admin_daemon(const struct stager *client, struct stg_admin_daemon *ret)
 /* Where a connection to runtime_dir would go, for messages: fills buf. */
 int stg_admin_path(const char *runtime_dir, char *buf, size_t bytes, struct stg_err *err);
 
-/* Sends a request, waits for its reply (10 s). ret lives until the next call on the
- * connection. Returns the daemon's code and text when it refused. */
+/* Sends a request, waits for its reply (10 s; a warm one: as long as the daemon does).
+ * ret lives until the next call on the connection. Returns the daemon's code and text
+ * when it refused. */
 int stg_admin_call(struct stager *client, struct stg_request *request,
                    struct stg_reply *ret, struct stg_err *err);
 

@@ -255,9 +255,9 @@ static int refuse(const struct stg_pipeline *pipeline,
                        : "");
 }
 
-static int check_replace(const struct stg_pipeline *pipeline,
-                         const struct stg_definition *definition,
-                         enum stg_replace replace, struct stg_err *err)
+int stg_catalog_check_replace(const struct stg_pipeline *pipeline,
+                              const struct stg_definition *definition,
+                              enum stg_replace replace, struct stg_err *err)
 {
     return may_replace(pipeline, definition, replace) ? 0
                                                       : refuse(pipeline, definition, err);
@@ -277,29 +277,19 @@ static int save_next(struct stg_catalog *catalog, const struct stg_pipeline *pip
     return rc;
 }
 
-static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                              struct stg_definition *definition, enum stg_replace replace,
-                              struct stg_err *err)
+/* Makes a definition that is stored the next generation: the clients of the last one get
+ * what is published, then ABORTED. */
+static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                    struct stg_definition *definition, uint64_t run_id)
 {
-    struct stg_workers *workers = NULL;
-    int rc = check_replace(pipeline, definition, replace, err);
-    if (rc == 0)
-        rc = make_workers(catalog, pipeline->name, definition, &workers, err);
-    if (rc == 0)
-        rc = save_next(catalog, pipeline, definition, err);
-    if (rc < 0) {
-        stg_workers_unref(workers);
-        return rc;
-    }
-    pipeline->generation++;
     char text[128];
+    pipeline->generation++;
     snprintf(text, sizeof(text), "replaced by generation %" PRIu64, pipeline->generation);
     retire(pipeline, text);
     stop_workers(pipeline, text);
-    pipeline->workers = workers;
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
-    pipeline->run_id = stg_catalog_make_id() >> 1;
+    pipeline->run_id = run_id;
     pipeline->next_number = 0;
     pipeline->next_pass = 0;
     pipeline->past = (struct stg_pipeline_status){0};
@@ -308,8 +298,56 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
     stg_measure_destroy(pipeline->measure);
     pipeline->measure = NULL;
     pipeline->from_dir = false;
+}
+
+static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                              struct stg_definition *definition, enum stg_replace replace,
+                              struct stg_err *err)
+{
+    struct stg_workers *workers = NULL;
+    int rc = stg_catalog_check_replace(pipeline, definition, replace, err);
+    if (rc == 0)
+        rc = make_workers(catalog, pipeline->name, definition, &workers, err);
+    if (rc == 0)
+        rc = save_next(catalog, pipeline, definition, err);
+    if (rc < 0) {
+        stg_workers_unref(workers);
+        return rc;
+    }
+    install(catalog, pipeline, definition, stg_catalog_make_id() >> 1);
+    pipeline->workers = workers;
     stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
     return 0;
+}
+
+int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                      struct stg_pipeline *candidate, enum stg_replace replace,
+                      struct stg_err *err)
+{
+    struct stg_instance *instance = candidate->instance;
+    int rc = stg_catalog_check_replace(pipeline, candidate->definition, replace, err);
+    if (rc == 0)
+        rc = save_next(catalog, pipeline, candidate->definition, err);
+    if (rc < 0)
+        return rc;
+    install(catalog, pipeline, candidate->definition, candidate->run_id);
+    candidate->definition = NULL;
+    candidate->instance = NULL;
+    pipeline->instance = instance;
+    pipeline->max_in_flight = candidate->max_in_flight;
+    instance->pipeline = pipeline;
+    instance->is_candidate = false;
+    stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
+    stg_catalog_note(instance);
+    return 0;
+}
+
+void stg_catalog_drop(struct stg_pipeline *candidate, const char *text)
+{
+    if (candidate == NULL)
+        return;
+    retire(candidate, text);
+    free_pipeline(candidate);
 }
 
 static int make_journal(struct stg_catalog *catalog, const char *name,
@@ -396,26 +434,37 @@ int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     return 0;
 }
 
+int stg_catalog_resolve(struct stg_catalog *catalog,
+                        const struct stg_definition *definition, const char *name,
+                        char ret_name[65], struct stg_pipeline **ret, struct stg_err *err)
+{
+    if (name == NULL || name[0] == '\0')
+        name = definition->spec->name;
+    int rc = name != NULL ? stg_store_check_name(name, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (name != NULL)
+        snprintf(ret_name, 65, "%s", name);
+    else
+        make_up_name(catalog, ret_name, 65);
+    *ret = stg_catalog_find(catalog, ret_name);
+    if (*ret != NULL && !stg_catalog_allowed(catalog, *ret, &definition->applier))
+        return stg_err(err, -STAGER_PERMISSION_DENIED,
+                       "pipeline %s was applied by uid %u; choose another name", ret_name,
+                       (unsigned)(*ret)->definition->applier.uid);
+    return 0;
+}
+
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, enum stg_replace replace,
                       struct stg_pipeline **ret, bool *ret_unchanged, struct stg_err *err)
 {
-    char made_up[65];
-    if (name == NULL || name[0] == '\0')
-        name = definition->spec->name;
-    if (name == NULL) {
-        make_up_name(catalog, made_up, sizeof(made_up));
-        name = made_up;
-    }
-    int rc = stg_store_check_name(name, err);
+    char resolved[65];
+    struct stg_pipeline *pipeline;
+    int rc = stg_catalog_resolve(catalog, definition, name, resolved, &pipeline, err);
     if (rc < 0)
         return rc;
-    struct stg_pipeline *pipeline = stg_catalog_find(catalog, name);
     if (pipeline != NULL) {
-        if (!stg_catalog_allowed(catalog, pipeline, &definition->applier))
-            return stg_err(err, -STAGER_PERMISSION_DENIED,
-                           "pipeline %s was applied by uid %u; choose another name", name,
-                           (unsigned)pipeline->definition->applier.uid);
         rc = stg_catalog_replace(catalog, pipeline, definition, replace, ret_unchanged,
                                  err);
         if (rc == 0)
@@ -423,7 +472,7 @@ int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *defini
         return rc;
     }
     *ret_unchanged = false;
-    rc = add_and_save(catalog, name, definition, ret, err);
+    rc = add_and_save(catalog, resolved, definition, ret, err);
     if (rc == 0)
         stg_catalog_tell(catalog, STG_EVENT_APPLIED, (*ret)->id);
     return rc;

@@ -31,6 +31,7 @@ struct stg_instance {
     struct stg_definition *definition;
     uint64_t generation;
     bool private_run;
+    bool is_candidate; /* of a pipeline that is not in the catalog yet: warm_up.h */
     _Atomic int
         abandoned; /* its result is not needed any more; the creating thread reads this */
     enum stg_instance_state state;
@@ -68,9 +69,11 @@ struct stg_pipeline {
     struct stg_gone_list gone;       /* their clients */
     struct stg_measure *measure;     /* of the last of them; or NULL */
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
-    struct stg_workers *workers;     /* of a py_function step; NULL: none */
-    struct stg_journal *journal;     /* its commits */
-    bool from_dir;                   /* of pipeline_dir: not in state_dir */
+    struct stg_pipeline *candidate;  /* that fills its buffer, to replace it; or NULL */
+    uint32_t max_in_flight;      /* of the client that began the last instance; or 0 */
+    struct stg_workers *workers; /* of a py_function step; NULL: none */
+    struct stg_journal *journal; /* its commits */
+    bool from_dir;               /* of pipeline_dir: not in state_dir */
 };
 
 /* Callbacks into the server; on the loop. */
@@ -143,6 +146,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
 /* The wishes of a client that opens. */
 struct stg_wanted {
     bool private_run;
+    bool warm; /* there is no client yet: the run fills its buffer for the first one */
     uint32_t max_in_flight;
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;

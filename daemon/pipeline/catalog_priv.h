@@ -30,6 +30,23 @@ struct stg_catalog {
  * of this generation goes on with them, and status shows them without an instance. */
 void stg_catalog_keep_counts(struct stg_instance *instance);
 
+/* catalog.c: finds out under which name a definition is applied, and the pipeline that
+ * has it; NULL: none. PERMISSION_DENIED: it is another user's. */
+int stg_catalog_resolve(struct stg_catalog *catalog,
+                        const struct stg_definition *definition, const char *name,
+                        char ret_name[65], struct stg_pipeline **ret,
+                        struct stg_err *err);
+/* catalog.c: checks whether a definition may replace the pipeline's. */
+int stg_catalog_check_replace(const struct stg_pipeline *pipeline,
+                              const struct stg_definition *definition,
+                              enum stg_replace replace, struct stg_err *err);
+/* catalog.c: makes definition and instance of a candidate, which is in no list, the next
+ * generation of the pipeline. The caller drops what is left of the candidate. */
+int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                      struct stg_pipeline *candidate, enum stg_replace replace,
+                      struct stg_err *err);
+/* catalog.c: ends and frees a candidate. NULL is allowed. */
+void stg_catalog_drop(struct stg_pipeline *candidate, const char *text);
 /* instance.c: frees an instance whose stage no worker uses. */
 void stg_catalog_free_instance(struct stg_instance *instance);
 void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,

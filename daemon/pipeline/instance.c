@@ -52,7 +52,7 @@ static void note_state(struct stg_instance *instance)
 
 void stg_catalog_note(struct stg_instance *instance)
 {
-    if (instance->private_run || instance->stage == NULL)
+    if (instance->private_run || instance->is_candidate || instance->stage == NULL)
         return;
     uint32_t n = stg_stage_n_clients(instance->stage);
     for (; instance->told_clients < n; instance->told_clients++)
@@ -354,7 +354,8 @@ static void created_stage(uv_work_t *work, int status)
         STG_INSTANCE_FAILED) /* waiting opens know; a new open does not */
         stg_catalog_discard(instance);
     /* Its clients have attached by now, or gave up. */
-    if (instance->stage != NULL && instance->config.start == NULL)
+    if (instance->stage != NULL && instance->config.start == NULL &&
+        !instance->config.warm)
         stop_unused(instance);
 }
 
@@ -417,6 +418,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
         .batch_size = stg_signature_batch_size(definition->spec),
         .private_run = private_run,
+        .warm = wanted->warm,
         .num_clients = num_clients,
         .budget = catalog->budget,
         .pool = definition->spec->staged.use_thread_pool
@@ -437,8 +439,10 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->work.data = instance;
     instance->next = catalog->instances;
     catalog->instances = instance;
-    if (!private_run)
+    if (!private_run) {
         pipeline->instance = instance;
+        pipeline->max_in_flight = max_in_flight;
+    }
     uv_queue_work(catalog->loop, &instance->work, create_stage, created_stage);
     *ret = instance;
     return 0;
@@ -457,6 +461,26 @@ static void supersede(struct stg_pipeline *pipeline, const struct stg_wanted *wa
     instance->pipeline = NULL;
     instance->abandoned = 1;
     stg_stage_stop(instance->stage, STAGER_ABORTED, text, false);
+}
+
+/* A warm instance was planned for the clients of the last one. */
+static bool is_too_small(const struct stg_instance *instance,
+                         const struct stg_wanted *wanted)
+{
+    return instance->config.warm && instance->state == STG_INSTANCE_LIVE &&
+           wanted->max_in_flight > instance->plan.max_in_flight &&
+           stg_stage_is_untouched(instance->stage);
+}
+
+/* Ends a warm instance that no client has seen: its numbers are given again. */
+static void forget_warm(struct stg_pipeline *pipeline)
+{
+    struct stg_instance *instance = pipeline->instance;
+    pipeline->instance = NULL;
+    instance->pipeline = NULL;
+    instance->abandoned = 1;
+    stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                   "its first client needs more batches in flight", false);
 }
 
 /* Returns 1 if the shared instance was superseded, 0 if a client with the state may
@@ -487,6 +511,10 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
          * pipeline. */
         stg_catalog_keep_counts(instance);
         instance->pipeline = NULL;
+        instance = NULL;
+    }
+    if (instance != NULL && is_too_small(instance, wanted)) {
+        forget_warm(pipeline);
         instance = NULL;
     }
     int rc = instance != NULL ? admit(pipeline, wanted, err) : 1;

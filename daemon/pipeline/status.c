@@ -75,6 +75,17 @@ static void show_workers(struct stg_workers *workers, struct stg_pipeline_status
     ret->workers_lost = counts.n_lost;
 }
 
+static void show_candidate(const struct stg_pipeline *pipeline,
+                           struct stg_pipeline_status *ret)
+{
+    const struct stg_pipeline *candidate = pipeline->candidate;
+    if (candidate == NULL)
+        return;
+    ret->warming_generation = candidate->generation;
+    if (candidate->instance != NULL && candidate->instance->stage != NULL)
+        (void)stg_stage_warmth(candidate->instance->stage, &ret->warming_buffered, NULL);
+}
+
 static void show_container(const struct stg_definition *definition,
                            struct stg_pipeline_status *ret)
 {
@@ -122,6 +133,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->pipeline = pipeline->id;
     ret->commit_problem = stg_journal_problem(pipeline->journal);
     show_container(pipeline->definition, ret);
+    show_candidate(pipeline, ret);
     if (instance != NULL && instance->config.pool != NULL)
         ret->thread_pool = stg_pool_name(instance->config.pool);
     if (pipeline->workers != NULL)

@@ -2,7 +2,6 @@
 #include "daemon/pipeline/versions.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,20 +99,6 @@ static int make_folders(const struct stg_settings *settings, const char *name)
     return rc;
 }
 
-static void sync_folder(const struct stg_settings *settings, const char *name)
-{
-    char path[4096];
-    version_path(settings, name, "", path);
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) < 0)
-        stg_log(STG_LOG_WARNING,
-                "%s: %s: after a power failure stagerctl rollback may not have the "
-                "definition that was just replaced",
-                path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-}
-
 static void remove_oldest(const struct stg_settings *settings, const char *name,
                           size_t most)
 {
@@ -163,7 +148,6 @@ static int write_version(const struct stg_settings *settings, const char *name,
                        "(stagerd.yaml), for stagerctl rollback",
                        path, strerror(errno));
     remove_oldest(settings, name, STG_MAX_VERSIONS - 1);
-    sync_folder(settings, name);
     return 0;
 }
 

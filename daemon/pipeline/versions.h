@@ -23,7 +23,9 @@ struct stg_pipeline_version {
 uint64_t stg_versions_now_ns(void);
 
 /* Keeps a definition that another generation is about to replace, and removes the oldest
- * one above STG_MAX_VERSIONS. It is on disk when the call returns. */
+ * one above STG_MAX_VERSIONS. The file is whole and synced. Its folder is not: a
+ * journaling file system stores that with the synced write of NAME.yaml, which follows.
+ */
 int stg_versions_keep(const struct stg_settings *settings, const char *name,
                       const struct stg_definition *definition, uint64_t generation,
                       struct stg_err *err);

@@ -33,6 +33,10 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "indexes are built as long as a connection lasts, and the gate "
                        "has none: `stagerctl index`, without --gate");
+    if (request->warm)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "a warm apply lasts as long as a connection, and the gate has "
+                       "none: `stagerctl apply --warm`, without --gate");
     if (request->kind == STG_REQUEST_NEW_TOKEN)
         return stg_err(err, -STAGER_PERMISSION_DENIED,
                        "tokens are given on attach.sock alone: `stagerctl token`");

@@ -15,6 +15,7 @@
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
 #include "daemon/server/tracing.h"
+#include "daemon/server/warming.h"
 
 #define MAX_ADVICE 16
 #define SCRIPT_MAX_BYTES 4096
@@ -186,6 +187,21 @@ static void keep_script(struct stg_definition *definition,
     definition->script_run = request->script_run;
 }
 
+/* The reply to a warm one follows later. */
+static int apply(struct stg_session *session, const struct stg_request *request,
+                 struct stg_definition *definition, struct stg_pipeline **ret,
+                 struct stg_reply *reply, struct stg_err *err)
+{
+    struct stg_warming_config warm = {.definition = definition,
+                                      .name = request->name,
+                                      .replace = how_to_replace(request),
+                                      .reply = reply};
+    if (request->warm)
+        return stg_warming_begin(session, &warm, err);
+    return stg_catalog_apply(catalog_of(session), definition, request->name, warm.replace,
+                             ret, &reply->unchanged, err);
+}
+
 void stg_serve_apply(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
@@ -203,13 +219,11 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
     if (rc == 0)
         keep_script(definition, request);
     if (rc == 0)
-        rc =
-            stg_catalog_apply(catalog_of(session), definition, request->name,
-                              how_to_replace(request), &pipeline, &reply.unchanged, &err);
+        rc = apply(session, request, definition, &pipeline, &reply, &err);
     if (rc < 0) {
         stg_definition_unref(definition);
         stg_session_fail_with(session, request, &err);
-    } else {
+    } else if (pipeline != NULL) {
         reply.name = pipeline->name;
         reply.generation = pipeline->generation;
         reply.boundary = *stg_graph_boundary(pipeline->definition->graph);

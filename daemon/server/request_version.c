@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "daemon/pipeline/rollback.h"
 #include "daemon/server/request.h"
+#include "daemon/server/warming.h"
 
 static void shorten_versions(struct stg_reply *reply)
 {
@@ -79,7 +80,13 @@ static int roll_back(struct stg_session *session, const struct stg_request *requ
         reply->restored = version.generation;
         advise_on_content(definition, &version, bump, reply);
     }
-    if (rc == 0)
+    struct stg_warming_config warm = {.definition = definition,
+                                      .pipeline = pipeline,
+                                      .replace = STG_REPLACE_ALL,
+                                      .reply = reply};
+    if (rc == 0 && request->warm)
+        rc = stg_warming_begin(session, &warm, err);
+    else if (rc == 0)
         rc = stg_catalog_replace(catalog, pipeline, definition, STG_REPLACE_ALL,
                                  &reply->unchanged, err);
     if (rc < 0)
@@ -98,7 +105,7 @@ void stg_serve_rollback(struct stg_session *session, const struct stg_request *r
     stg_bump_init(&bump, 0);
     if (roll_back(session, request, pipeline, &bump, &reply, &err) < 0) {
         stg_session_fail_with(session, request, &err);
-    } else {
+    } else if (!request->warm) {
         reply.generation = pipeline->generation;
         reply.boundary = *stg_graph_boundary(pipeline->definition->graph);
         stg_log(STG_LOG_INFO,

@@ -27,6 +27,7 @@
 #include "daemon/server/loop.h"
 #include "daemon/server/request.h"
 #include "daemon/server/stop.h"
+#include "daemon/server/warming.h"
 #include "daemon/storage/http/disk.h"
 #include "daemon/storage/http/fetcher.h"
 #include "daemon/storage/http/store.h"
@@ -185,6 +186,8 @@ static void on_sweep(uv_timer_t *timer)
     struct stg_server *server = timer->data;
     stg_session_sweep_all(server);
     int millis = stg_catalog_sweep(server->catalog);
+    if (stg_warming_sweep(server) && (millis < 0 || millis > SOON_MILLIS))
+        millis = SOON_MILLIS;
     stg_request_retry_opens(server, true);
     if (millis >= 0)
         uv_timer_start(&server->sweep_timer, on_sweep, (uint64_t)millis, 0);
@@ -223,6 +226,7 @@ static void wake(void *owner)
 static void catalog_changed(void *owner)
 {
     struct stg_server *server = owner;
+    stg_warming_sweep(server);
     stg_request_retry_opens(server, false);
     stg_server_sweep_soon(server);
 }

@@ -14,6 +14,7 @@
 #include "core/param.h"
 #include "daemon/host/limit.h"
 #include "daemon/pipeline/index_job.h"
+#include "daemon/pipeline/warm_up.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/tracing.h"
 
@@ -56,6 +57,15 @@ static void close_handle(void *handle)
 {
     if (!uv_is_closing(handle))
         uv_close(handle, on_handle_closed);
+}
+
+void stg_session_end_warming(struct stg_warming *warming)
+{
+    if (warming == NULL)
+        return;
+    stg_warm_up_end(warming->warm_up);
+    stg_bump_finish(&warming->bump);
+    free(warming);
 }
 
 /* Nothing of the process is left with us. */
@@ -118,6 +128,8 @@ void stg_session_close(struct stg_session *session)
     stg_tracing_end(session);
     stg_index_job_end(session->index_job);
     session->index_job = NULL;
+    stg_session_end_warming(session->warming);
+    session->warming = NULL;
     bool gone = true;
     if (session->client != NULL) {
         gone = stg_stage_detach(session->instance->stage, session->client);
@@ -185,6 +197,8 @@ void stg_session_abort(struct stg_session *session)
     stg_tracing_end(session);
     stg_index_job_end(session->index_job);
     session->index_job = NULL;
+    stg_session_end_warming(session->warming);
+    session->warming = NULL;
     if (!session->closing) {
         session->closing = true;
         stg_session_stop_waiting(session);

@@ -26,6 +26,13 @@ struct stg_session_answer {
     char bytes[STG_MESSAGE_MAX_BYTES];
 };
 
+/* A warm apply or rollback, whose reply comes when the new version has taken over. */
+struct stg_warming {
+    struct stg_warm_up *warm_up;
+    struct stg_bump bump;   /* of the reply */
+    struct stg_reply reply; /* without generation and boundary */
+};
+
 struct stg_session {
     struct stg_session *next;
     struct stg_server *server;
@@ -61,6 +68,7 @@ struct stg_session {
     struct stg_probing *probing;       /* of the request that it makes, or NULL */
     struct stg_tracing *tracing;       /* what it traces, or NULL */
     struct stg_index_job *index_job;   /* what it began, or NULL */
+    struct stg_warming *warming;       /* what it waits for, or NULL */
     char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
     int open_code;                     /* what it fails with if that takes too long */
     uint64_t open_millis;              /* how long that is */
@@ -100,6 +108,9 @@ void stg_session_fail_with(struct stg_session *session, const struct stg_request
  * failed with the names that are near. */
 struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
                                                const struct stg_request *request);
+
+/* Frees a warm apply; one that is not done ends. NULL is allowed. */
+void stg_session_end_warming(struct stg_warming *warming);
 
 /* Ends the wait of an open, the hello or the join that has not come in time. */
 void stg_session_set_deadline(struct stg_session *session, uint64_t millis);

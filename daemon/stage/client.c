@@ -717,8 +717,9 @@ void stg_clients_reap(struct stg_stage *stage)
 
 void stg_stage_stop_when_left(struct stg_stage *stage)
 {
-    bool warm = stage->staged->keep_warm && !stage->config.private_run &&
-                stage->pass.failure.code == 0 && stage->members.n_joined > 0;
+    bool warm = stg_stage_is_warm(stage) ||
+                (stage->staged->keep_warm && !stage->config.private_run &&
+                 stage->pass.failure.code == 0 && stage->members.n_joined > 0);
     if (!stg_members_are_none(&stage->members) || (warm && !stage->stop.is_on))
         return;
     if (!stage->stop.is_on) {

@@ -47,12 +47,15 @@ static bool end_for_late(struct stg_stage *stage)
     return changed;
 }
 
-/* May the next pass begin? Split: the first client that asks begins it; else all clients
- * must ask. */
+/* May the next pass begin? The first one of a warm stage: at once. Split: the first
+ * client that asks begins it; else all clients must ask. */
 static bool may_begin(const struct stg_stage *stage, bool *ret_any)
 {
     bool all = true;
-    *ret_any = false;
+    *ret_any =
+        stg_stage_is_warm(stage) && stage->pass.n_ended == stage->config.first_pass;
+    if (*ret_any)
+        return true;
     for (const struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         bool asks = stg_client_asks(&stage->pass, c);
         *ret_any = *ret_any || asks;

@@ -217,6 +217,12 @@ static inline void stg_stage_sweep_on(struct stg_stage *stage)
     stage->effects.is_swept = true;
 }
 
+/* Returns whether it is a warm stage that no client has joined yet. Lock held. */
+static inline bool stg_stage_is_warm(const struct stg_stage *stage)
+{
+    return stage->config.warm && stage->members.n_joined == 0;
+}
+
 /* The bytes of an extent, a struct stg_batch_header first. */
 static inline void *stg_stage_extent(const struct stg_stage *stage, uint32_t extent)
 {

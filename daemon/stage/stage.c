@@ -59,6 +59,14 @@ static int make_mirror(struct stg_stage *stage, struct stg_err *err)
     return rc < 0 ? rc : stg_segment_seal("stager-arena", &stage->memory.arena, err);
 }
 
+/* Begins the first pass. */
+static void warm_up(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    stg_delivery_run(stage);
+    stg_stage_commit(stage);
+}
+
 int stg_stage_create(const struct stg_stage_config *config,
                      const struct stg_stage_plan *plan, struct stg_stage **ret,
                      struct stg_err *err)
@@ -109,6 +117,8 @@ int stg_stage_create(const struct stg_stage_config *config,
         stg_stage_destroy(stage);
         return rc;
     }
+    if (config->warm)
+        warm_up(stage);
     *ret = stage;
     return 0;
 }

@@ -10,8 +10,8 @@
  *   loop:    attach, detach, death, doorbell, sweep -> releases -> assign -> end
  *
  * A stage lives from the first client that opens the pipeline to the last one that leaves
- * it; it is destroyed when its runners have ended and no process holds a lease on its
- * memory.
+ * it (a warm one from its creation); it is destroyed when its runners have ended and no
+ * process holds a lease on its memory.
  */
 #ifndef STG_DAEMON_STAGE_STAGE_H
 #define STG_DAEMON_STAGE_STAGE_H
@@ -57,6 +57,7 @@ struct stg_stage_config {
     uint64_t batch_size; /* that a state counts items with; 0: none */
     bool private_run;    /* ends with its client, regardless of keep_warm and
                             reconnect_grace_millis */
+    bool warm; /* the first pass begins without a client, and waits for the first one */
     uint32_t num_clients;
     struct stg_budget *budget;
     struct stg_pool *pool; /* pulls and computes there; NULL: on the stage's threads */
@@ -130,6 +131,15 @@ int stg_stage_sought(struct stg_stage *stage, struct stg_err *err);
  * FAILED_PRECONDITION, which names them. */
 int stg_stage_admit(struct stg_stage *stage, const char *name,
                     const struct stg_state *state, struct stg_err *err);
+
+/* For a warm stage before its first client. Returns 1 if its buffer holds what it can:
+ * all of its capacity, of its memory or of its data; 0 if runners still fill it. *ret_n:
+ * the items that are ready. FAILED_PRECONDITION: all of them are errors, with the last
+ * one; or the code of a source that fails. */
+int stg_stage_warmth(struct stg_stage *stage, uint64_t *ret_n, struct stg_err *err);
+
+/* Returns whether a warm stage has had no client yet, not even one that is joining. */
+bool stg_stage_is_untouched(struct stg_stage *stage);
 
 /* Returns the pass at whose start a client that attaches now begins, plus 1; 0 if only
  * its first batch has its place. */

@@ -114,6 +114,33 @@ def list_and_status(daemon):
     expect(daemon, 1, "numbers", "status", "nmbers")
 
 
+def versions_and_rollback(daemon):
+    text = "name: rolled\ndataset: [{range: {stop: %d}}, {batch: {batch_size: 2}}]\nstaged: {capacity: 8}\n"
+    for stop in (4, 6):
+        path = write(daemon, "rolled.yaml", text % stop)
+        expect(daemon, 0, "", "apply", path, "--replace")
+    out = expect(daemon, 0, "", "versions", "rolled").splitlines()
+    assert out[0].split() == ["GENERATION", "TIME", "USER", "DIGEST", "FILE"], out
+    assert out[1].startswith("1 ") and out[2].startswith("2 (current)") and out[2].endswith("rolled.yaml"), out
+    versions = expect_json(daemon, "versions", "rolled")
+    assert [v["generation"] for v in versions] == [1, 2] and versions[1]["current"] is True, versions
+    assert versions[0]["digest"] in out[1] and versions[0]["digest"] not in out[2], (versions, out)
+    out = expect(daemon, 0, "", "rollback", "rolled")
+    assert out.startswith("Rolled back rolled: generation 3 has the definition of generation 1. A batch holds"), out
+    out = expect(daemon, 0, "", "rollback", "rolled", "1")
+    assert out.startswith("Nothing changed in rolled: generation 3 has the definition of generation 1."), out
+    reply = expect_json(daemon, "rollback", "rolled", "2", "--warm", "--if-generation", "3")
+    assert (reply["generation"], reply["restored"], reply["unchanged"]) == (4, 2, False), reply
+    status = expect_json(daemon, "status", "rolled")
+    assert status["buffered"] == 3 and status["warming_generation"] == 0, status
+    expect(daemon, 1, "NOT_FOUND: pipeline rolled has no definition of generation 9; stagerd keeps generations 1, 2, 3",
+           "rollback", "rolled", "9")
+    expect(daemon, 1, "ABORTED: if_generation is 3", "rollback", "rolled", "--if-generation", "3")
+    assert expect_json(daemon, "apply", path, "--warm")["unchanged"] is True
+    expect(daemon, 0, "", "delete", "rolled")
+    expect(daemon, 1, "NOT_FOUND", "versions", "rolled")
+
+
 def staged_ids(daemon, name, data, *staged):
     """The path of models/dlrm, with the parsing written before the boundary."""
     with open(os.path.join(TOP, "examples/models/dlrm.yaml.in"), encoding="utf-8") as file:
@@ -421,7 +448,7 @@ def trainers_say_what_is_wrong(daemon):
     assert daemon.run("examples/criteo_lr").returncode == 2
 
 
-TESTS = [check_and_apply, list_and_status, explain_of_what_runs_and_what_ran,
+TESTS = [check_and_apply, list_and_status, versions_and_rollback, explain_of_what_runs_and_what_ran,
          explain_of_a_name_that_would_end_a_quotation, cat, cat_of_odd_values, cat_of_sparse_and_ragged,
          cat_of_a_bad_row, delete, version, the_development_shell_finds_the_plugin,
          a_closed_pipe_ends_cat, closed_standard_descriptors_are_not_reused,

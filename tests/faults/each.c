@@ -71,7 +71,10 @@ static bool attempt(struct each *each, enum inject_call call, uint64_t n, bool f
     each->n_errors += rc < 0;
     each->n_done++;
     struct inside_state state; /* work begun under the fault ends because of it */
-    wait_idle(each, &state);
+    if (each->scenario->makes_run)
+        inside_wait_alone(each->inside, &state);
+    else
+        wait_idle(each, &state);
     restore(each->inside, each->scenario);
     return failed;
 }

@@ -160,13 +160,13 @@ static struct inside_state look(struct inside *inside)
     return state;
 }
 
-void inside_wait_idle(struct inside *inside, struct inside_state *ret)
+static void wait_for(struct inside *inside, bool with_instances, struct inside_state *ret)
 {
     int64_t end = now_millis() + inside_millis(5000);
     struct timespec wait = {.tv_nsec = 200000};
     for (;;) {
         *ret = look(inside);
-        if (ret->n_sessions == 0 && ret->n_instances == 0)
+        if (ret->n_sessions == 0 && (ret->n_instances == 0 || with_instances))
             break;
         if (now_millis() > end)
             FAIL("%s: after 5 s there are still %u sessions and %u instances",
@@ -175,6 +175,16 @@ void inside_wait_idle(struct inside *inside, struct inside_state *ret)
     }
     ret->n_blocks = inject_blocks();
     ret->n_fds = inside_count_fds();
+}
+
+void inside_wait_idle(struct inside *inside, struct inside_state *ret)
+{
+    wait_for(inside, false, ret);
+}
+
+void inside_wait_alone(struct inside *inside, struct inside_state *ret)
+{
+    wait_for(inside, true, ret);
 }
 
 /* ---- requests ---- */

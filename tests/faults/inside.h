@@ -45,6 +45,9 @@ void inside_stop(struct inside *inside);
 /* Waits until the daemon has neither sessions nor instances; fails the test after 5 s. */
 void inside_wait_idle(struct inside *inside, struct inside_state *ret);
 
+/* Waits until it has no sessions; instances may be left. */
+void inside_wait_alone(struct inside *inside, struct inside_state *ret);
+
 /* Returns a deadline, longer under a sanitizer (STG_TEST_SLOW). */
 int64_t inside_millis(int64_t millis);
 
@@ -73,6 +76,7 @@ struct inside_scenario {
     /* attempt runs the daemon itself: no thread needs to come to rest */
     bool outside_loop;
     uint64_t spared; /* bit i: call i does not fail */
+    bool makes_run;  /* attempt makes an instance, which restore ends */
 };
 
 /* Runs it with the first malloc failing, then the second, and so on for each call of

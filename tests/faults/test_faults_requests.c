@@ -220,6 +220,66 @@ static void replacing_survives_every_fault(void)
     inside_finish(&in);
 }
 
+static int roll_back(struct inside *inside, char text[512])
+{
+    struct stg_request request = {.kind = STG_REQUEST_ROLLBACK, .name = "kept"};
+    return inside_call(inside, &request, text);
+}
+
+/* The old text or the new one, equal in memory and on disk. */
+static void apply_forth(struct inside *inside)
+{
+    char text[512];
+    no_half_written_file("kept");
+    bool changed = is_retained("kept", first);
+    CHECK(changed != is_retained("kept", second));
+    must(inside_apply(inside, "kept", changed ? first : second, false, text), text);
+    must(inside_apply(inside, "kept", second, true, text), text);
+    struct stg_request versions = {.kind = STG_REQUEST_VERSIONS, .name = "kept"};
+    must(inside_call(inside, &versions, text), text);
+}
+
+static void rolling_back_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {"rollback", roll_back, apply_forth,
+                                                    false, 0};
+    char text[512];
+    inside_init(&in);
+    inside_start(&in);
+    must(inside_apply(&in, "kept", first, false, text), text);
+    must(inside_apply(&in, "kept", second, true, text), text);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
+static int apply_warm(struct inside *inside, char text[512])
+{
+    struct stg_request request = {.kind = STG_REQUEST_APPLY,
+                                  .name = "kept",
+                                  .text = second,
+                                  .text_bytes = strlen(second),
+                                  .file = "test.yaml",
+                                  .replace = true,
+                                  .warm = true};
+    return inside_call(inside, &request, text);
+}
+
+static void warming_up_survives_every_fault(void)
+{
+    static const struct inside_scenario scenario = {.name = "warm apply",
+                                                    .attempt = apply_warm,
+                                                    .restore = apply_back,
+                                                    .makes_run = true};
+    char text[512];
+    inside_init(&in);
+    inside_start(&in);
+    must(inside_apply(&in, "kept", first, false, text), text);
+    inside_each(&in, &scenario);
+    inside_stop(&in);
+    inside_finish(&in);
+}
+
 static int delete_kept(struct inside *inside, char text[512])
 {
     return inside_delete(inside, "kept", text);
@@ -249,6 +309,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(tracing_survives_every_fault, 200),
     TEST_SLOW(applying_survives_every_fault, 200),
     TEST_SLOW(replacing_survives_every_fault, 200),
+    TEST_SLOW(rolling_back_survives_every_fault, 200),
+    TEST_SLOW(warming_up_survives_every_fault, 400),
     TEST_SLOW(deleting_survives_every_fault, 200),
 };
 TEST_MAIN(tests)

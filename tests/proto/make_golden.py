@@ -67,7 +67,8 @@ def requests():
     yield "request_commit", number(1, 15) + data(25, data(1, "step-1") + data(2, "{}"))
     yield "request_commits", number(1, 16) + data(26, data(1, "criteo"))
     yield "request_open_resume", number(1, 17) + data(7, data(1, "criteo") + number(3, 2) + data(45, "tag:step-1"))
-    yield "request_rollback", number(1, 15) + data(27, data(1, "criteo") + number(2, 300))
+    yield "request_apply_warm", number(1, 18) + data(4, data(1, "a: b\n") + number(3, 1) + number(7, 1))
+    yield "request_rollback", number(1, 15) + data(27, data(1, "criteo") + number(2, 300) + number(3, 1))
     yield "request_rollback_last", (number(1, 16) + data(17, b"id") + number(18, 4) + data(27, data(1, "criteo")))
     yield "request_versions", number(1, 17) + data(28, data(1, "criteo"))
     yield "request_trace", number(1, 9) + data(12, data(1, "criteo") + number(2, 5000))
@@ -169,6 +170,8 @@ def replies():
              + data(7, "rank-0"))
     yield "reply_commits", number(1, 16) + number(9, 26) + data(26, data(1, "criteo") + data(2, entry)
                                                                 + data(2, data(1, "b")) + number(3, 300))
+    yield "reply_status_warming", number(1, 18) + data(
+        7, data(1, "criteo") + number(2, 2) + number(73, 3) + number(74, 5)) + number(9, 6)
     yield "reply_rollback", number(1, 15) + data(5, data(1, "criteo") + number(2, 300)
                                                  + boundary(3, "ids", 9, [-1]) + number(9, 4)) + number(9, 27)
     version = (number(1, 300) + number(2, 1 << 60) + number(3, 1000) + fixed64(4, 0xFEDCBA9876543210)

@@ -85,8 +85,19 @@ static const struct golden_request requests[] = {
       .name = "criteo",
       .max_in_flight = 2,
       .resume = "tag:step-1"}},
+    {GOLDEN(request_apply_warm),
+     {.id = 18,
+      .kind = STG_REQUEST_APPLY,
+      .text = "a: b\n",
+      .text_bytes = 5,
+      .replace = true,
+      .warm = true}},
     {GOLDEN(request_rollback),
-     {.id = 15, .kind = STG_REQUEST_ROLLBACK, .name = "criteo", .generation = 300}},
+     {.id = 15,
+      .kind = STG_REQUEST_ROLLBACK,
+      .name = "criteo",
+      .generation = 300,
+      .warm = true}},
     {GOLDEN(request_rollback_last),
      {.id = 16,
       .kind = STG_REQUEST_ROLLBACK,
@@ -332,6 +343,13 @@ static const struct golden_reply replies[] = {
       .commits = two_commits,
       .n_commits = 2,
       .n_left_out = 300}},
+    {GOLDEN(reply_status_warming),
+     {.id = 18,
+      .kind = STG_REQUEST_STATUS,
+      .status = {.name = "criteo",
+                 .generation = 2,
+                 .warming_generation = 3,
+                 .warming_buffered = 5}}},
     {GOLDEN(reply_rollback),
      {.id = 15,
       .kind = STG_REQUEST_ROLLBACK,
@@ -412,6 +430,7 @@ static void golden_bytes_are_the_requests(void)
         CHECK_INT(got.has_if_generation, want->has_if_generation);
         CHECK_INT(got.if_generation, want->if_generation);
         CHECK_INT(got.generation, want->generation);
+        CHECK_INT(got.warm, want->warm);
         CHECK_INT(got.token_bytes, want->token_bytes);
         CHECK_INT(got.request_id_bytes, want->request_id_bytes);
         CHECK((got.token == NULL) == (want->token == NULL));

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -81,6 +82,41 @@ class Admin(case.Case):
         self.assertEqual(same.generation, 4)
         first, second = (v["digest"] for v in stager.versions("rolled")[:2])
         self.assertEqual([v["digest"] for v in stager.versions("rolled")], [first, second, first, second])
+
+    def test_a_warm_version_has_batches_before_it_takes_over(self):
+        text = TEXT.format(name="warm")
+        self.assertEqual(stager.apply(text, warm=True).generation, 1)
+        self.assertGreater(stager.status("warm")["buffered"], 0)
+        with stager.open("warm") as stream:
+            batches = iter(stream)
+            self.assertEqual(next(batches)["value"].tolist(), [0, 1])
+            other = text.replace("stop: 4", "start: 4, stop: 8")
+            with self.assertRaisesRegex(stager.FailedPreconditionError, str(os.getpid())):
+                stager.apply(other, warm=True)
+            self.assertEqual(stager.apply(other, replace=True, warm=True).generation, 2)
+            with self.assertRaisesRegex(stager.AbortedError, "replaced by generation 2"):
+                list(batches)
+        status = stager.status("warm")
+        self.assertEqual((status["buffered"] > 0, status["warming_generation"]), (True, 0))
+        self.assertEqual(stager.rollback("warm", warm=True).reply["restored"], 1)
+        with stager.open("warm") as stream:
+            self.assertEqual([batch["value"].tolist() for batch in stream], [[0, 1], [2, 3]])
+
+    def test_a_warm_apply_that_cannot_fill_its_buffer_changes_nothing(self):
+        text = TEXT.format(name="cold")
+        stager.apply(text)
+        never = ("name: cold\ndataset:\n  - range: {stop: 1000000000000}\n"
+                 "  - filter: {graph: {n: {op: constant, value: -1, dtype: int64}, "
+                 "p: {op: less, input: [value, n]}}, predicate: p}\n  - batch: {batch_size: 1}\n")
+        code = f"import stager; stager.apply({never!r}, replace=True, warm=True)"
+        with subprocess.Popen([sys.executable, "-c", code], env=self.daemon.env(), stderr=subprocess.PIPE) as child:
+            while stager.status("cold")["warming_generation"] != 2:
+                self.assertIsNone(child.poll())
+            child.send_signal(signal.SIGINT)
+            self.assertIn(b"KeyboardInterrupt", child.communicate()[1])
+        while stager.status("cold")["warming_generation"] != 0:
+            pass
+        self.assertEqual(stager.status("cold")["generation"], 1)
 
     def test_a_problem_of_files_is_a_warning_at_the_line_that_applies(self):
         text = "name: empty\ndataset:\n  - files: {pattern: /nowhere/*.txt}\n  - text_line\n"

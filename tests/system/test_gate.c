@@ -610,6 +610,36 @@ static void a_change_of_another_generation_is_not_done(void)
     fixture_finish(&a.fixture);
 }
 
+static void a_rollback_that_is_sent_again_is_done_once(void)
+{
+    struct asker a;
+    asker_begin(&a);
+    struct stg_request request = about(STG_REQUEST_ROLLBACK);
+    CHECK_INT(ask(&a, request), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(a.err.text, "rollback need a request_id");
+    CHECK_OK(ask(&a, change(small, "1")), a.err);
+    struct stg_request replace = change(other, "2");
+    replace.replace = true;
+    CHECK_OK(ask(&a, replace), a.err);
+    request.request_id = "3";
+    request.request_id_bytes = 1;
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(ask(&a, request), a.err);
+        CHECK_INT(a.reply.generation, 3);
+        CHECK_INT(a.reply.restored, 1);
+    }
+    request.generation = 2;
+    CHECK_INT(ask(&a, request), -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(a.err.text, "belongs to another change");
+    CHECK_OK(ask(&a, about(STG_REQUEST_VERSIONS)), a.err);
+    CHECK_INT(a.reply.n_versions, 3);
+    request.request_id = "4";
+    request.warm = true;
+    CHECK_INT(ask(&a, request), -STAGER_UNIMPLEMENTED);
+    CHECK_CONTAINS(a.err.text, "--warm`, without --gate");
+    fixture_finish(&a.fixture);
+}
+
 /* ---- events ---- */
 
 /* Returns the next event that is no repeat; sequences have no gap. */
@@ -684,6 +714,7 @@ static const struct stg_test tests[] = {
     TEST(a_strangers_token_opens_what_is_the_strangers),
     TEST(a_change_that_is_sent_again_is_done_once),
     TEST(a_change_of_another_generation_is_not_done),
+    TEST(a_rollback_that_is_sent_again_is_done_once),
     TEST_SLOW(events_are_reported_in_order_without_a_gap, 40),
 };
 

@@ -55,10 +55,11 @@ def advised(error: UnavailableError) -> UnavailableError:
 
 def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text: str = "",
          file: Optional[str] = None, replace: bool = False,
-         if_generation: Optional[int] = None, script: Optional[str] = None, generation: int = 0) -> Any:
+         if_generation: Optional[int] = None, script: Optional[str] = None, generation: int = 0,
+         warm: bool = False) -> Any:
     try:
         return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation, script, _run,
-                                        generation))
+                                        generation, warm))
     except UnavailableError as error:
         raise advised(error) from None
 
@@ -91,15 +92,16 @@ def check(source: Source, *, runtime_dir: Optional[str] = None) -> Dict[str, Any
     return reply if places is None else places.named_in(reply)
 
 
-def apply(source: Source, *, name: Optional[str] = None, replace: bool = False,
+def apply(source: Source, *, name: Optional[str] = None, replace: bool = False, warm: bool = False,
           if_generation: Optional[int] = None, runtime_dir: Optional[str] = None) -> Applied:
     """Hands a pipeline to the daemon, which keeps it. source: its text, a pathlib.Path of it, or what
     a builder made. The result is its name, a str, with `reply` and so `generation`. Other content under
     a name that is there is refused, with what differs, unless `replace` says so, `if_generation` is what
-    is there, or an earlier run of the same script applied it and no client is attached."""
+    is there, or an earlier run of the same script applied it and no client is attached. With `warm` the
+    call returns when the new version has filled its buffer and taken over; if it cannot, nothing changes."""
     text, file, places = _read(source)
     try:
-        reply = _ask("apply", runtime_dir, name, text, file, replace, if_generation, script())
+        reply = _ask("apply", runtime_dir, name, text, file, replace, if_generation, script(), warm=warm)
     except Error as error:
         locate(error, places)
         raise
@@ -156,14 +158,14 @@ def versions(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, 
     return reply
 
 
-def rollback(name: str, generation: Optional[int] = None, *, if_generation: Optional[int] = None,
+def rollback(name: str, generation: Optional[int] = None, *, warm: bool = False, if_generation: Optional[int] = None,
              runtime_dir: Optional[str] = None) -> Applied:
     """Applies the definition of an earlier generation again, as a new one; None: the last one with other content.
     The result is as that of `apply`; reply["restored"] is the generation whose definition it is. Attached clients
-    receive the published batches, then AbortedError. NotFoundError names the generations that are kept."""
+    receive the published batches, then AbortedError. warm: as of `apply`. NotFoundError names the generations that are kept."""
     if generation is not None and generation < 1:
         raise ValueError(f"a generation is a number of at least 1, not {generation}")
-    reply = _ask("rollback", runtime_dir, name, if_generation=if_generation, generation=generation or 0)
+    reply = _ask("rollback", runtime_dir, name, if_generation=if_generation, generation=generation or 0, warm=warm)
     _places.pop(_key(runtime_dir, name), None)
     _warn(reply)
     return Applied(reply)

@@ -57,6 +57,8 @@ def usage():
     expect(2, "rollback wants NAME [GENERATION]", "rollback")
     for generation in ("0", "x", "3x", "", "99999999999999999999"):
         expect(2, "rollback takes a generation", "rollback", "x", generation)
+    expect(2, "list takes no --warm", "list", "--warm")
+    expect(2, "--warm cannot be combined with --gate", "apply", "-", "--warm", "--gate", "ipc:///x")
     expect(2, "list takes no --rows", "list", "--rows")
     expect(2, "cat takes no --replace", "cat", "--replace", "x")
     expect(2, "unrecognized option '--frobnicate'", "list", "--frobnicate")
