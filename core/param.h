@@ -2,6 +2,7 @@
  *
  * Tables of the attributes that an op accepts, with their types and ranges. One row
  * serves to check, read and document an attribute. Tables are constant. Any thread.
+ * And what else reads text: the nearest name, a digit.
  */
 #ifndef STG_CORE_PARAM_H
 #define STG_CORE_PARAM_H
@@ -58,5 +59,14 @@ size_t stg_attr_entry(const struct stg_attr *attrs, size_t n, const char *param)
  * distance exceeds 1 + length / 3. If `name` is the first words of one, the distance
  * is 1. */
 const char *stg_nearest(const char *name, const char *const *names, size_t n);
+
+/* Returns the value of a hexadecimal digit of either case, or -1. */
+static inline int stg_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 #endif

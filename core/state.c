@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/fingerprint.h"
+#include "core/param.h"
 
 /* The fields of the text: numbers, numbers of 32 bits, hexadecimal numbers, and one
  * string. */
@@ -195,10 +196,10 @@ static int read_hex(struct reader *r, uint64_t *ret)
     if (rc < 0)
         return rc;
     for (const char *s = text; *s != '\0'; s++) {
-        const char *digits = "0123456789abcdef", *digit = strchr(digits, *s);
-        if (digit == NULL || s - text >= 16)
+        int digit = stg_hex_digit(*s);
+        if (digit < 0 || s - text >= 16)
             return refuse(r, "a hexadecimal number is malformed (the text is edited)");
-        value = value << 4 | (uint64_t)(digit - digits);
+        value = value << 4 | (uint64_t)digit;
     }
     *ret = value;
     return 0;

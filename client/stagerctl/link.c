@@ -11,6 +11,7 @@
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/endpoint.h"
 #include "core/bump.h"
+#include "core/param.h"
 
 #define REQUEST_ID_BYTES 16
 
@@ -28,18 +29,11 @@ struct stg_ctl_link {
 
 /* ---- the token ---- */
 
-static int digit(char c)
-{
-    const char *digits = "0123456789abcdef";
-    const char *at = c != '\0' ? strchr(digits, c) : NULL;
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
 static bool parse_token(const char *text, unsigned char ret[STG_TOKEN_BYTES])
 {
     for (size_t i = 0; i < STG_TOKEN_BYTES; i++) {
-        int high = digit(text[2 * i]);
-        int low = high >= 0 ? digit(text[2 * i + 1]) : -1;
+        int high = stg_hex_digit(text[2 * i]);
+        int low = high >= 0 ? stg_hex_digit(text[2 * i + 1]) : -1;
         if (low < 0)
             return false;
         ret[i] = (unsigned char)(high << 4 | low);

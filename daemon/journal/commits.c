@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core/fingerprint.h"
+#include "core/param.h"
 
 #define MARK "c1 "
 #define MARK_BYTES 3
@@ -301,12 +302,6 @@ static bool take_number(struct words *words, uint64_t *ret)
     return n > 0;
 }
 
-static int digit_of(char c)
-{
-    const char *digits = "0123456789abcdef", *at = c != '\0' ? strchr(digits, c) : NULL;
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
 static bool take_name(struct words *words, char ret[STG_LANE_MAX_BYTES + 1])
 {
     const char *word;
@@ -318,8 +313,8 @@ static bool take_name(struct words *words, char ret[STG_LANE_MAX_BYTES + 1])
         if (k == STG_LANE_MAX_BYTES)
             return false;
         if (word[i] == '%') {
-            high = i + 2 < n ? digit_of(word[i + 1]) : -1;
-            low = i + 2 < n ? digit_of(word[i + 2]) : -1;
+            high = i + 2 < n ? stg_hex_digit(word[i + 1]) : -1;
+            low = i + 2 < n ? stg_hex_digit(word[i + 2]) : -1;
             i += 2;
         }
         if (high < 0 || low < 0)

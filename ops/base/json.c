@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/param.h"
+
 static bool fail(struct stg_json *at, const char *p, const char *text)
 {
     at->p = p;
@@ -42,11 +44,7 @@ static int32_t hex4(const char *p, const char *end)
     if (end - p < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int digit = stg_hex_digit(p[i]);
         if (digit < 0)
             return -1;
         ret = ret * 16 + digit;

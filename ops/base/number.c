@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/param.h"
+
 #define DIGIT_LIMIT 50000000
 #define HEX_DIGIT_LIMIT (DIGIT_LIMIT / 4)
 #define EXPONENT_LIMIT 1000000000
@@ -112,17 +114,9 @@ struct scanned {
     size_t tag_bytes;
 };
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool is_digit(char c, bool hex)
 {
-    return hex ? hex_digit(c) >= 0 : c >= '0' && c <= '9';
+    return hex ? stg_hex_digit(c) >= 0 : c >= '0' && c <= '9';
 }
 
 static bool has_prefix(const char *s, const char *end, const char *word)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/param.h"
 #include "daemon/storage/http/s3.h"
 #include "daemon/storage/http/xml.h"
 
@@ -16,20 +17,13 @@ struct page {
     FILE *keys;   /* one after the other, each with its NUL */
 };
 
-static int digit(char c)
-{
-    const char *digits = "0123456789abcdef",
-               *at = c != '\0' ? strchr(digits, c | 0x20) : NULL;
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
 /* False: a NUL is in it. */
 static bool decode(char *text)
 {
     char *to = text;
     for (; *text != '\0'; text++) {
-        int high = *text == '%' ? digit(text[1]) : -1;
-        int low = high >= 0 ? digit(text[2]) : -1;
+        int high = *text == '%' ? stg_hex_digit(text[1]) : -1;
+        int low = high >= 0 ? stg_hex_digit(text[2]) : -1;
         char c = *text == '+' ? ' ' : *text;
         if (low >= 0) {
             c = (char)(high << 4 | low);
