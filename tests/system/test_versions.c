@@ -492,6 +492,40 @@ static void the_same_content_again_fills_the_buffer_of_an_idle_pipeline(void)
     fixture_finish(&fixture);
 }
 
+static bool has_two(const struct fixture_status *status, void *arg)
+{
+    (void)arg;
+    return status->n_attached == 0 && status->buffered >= 2;
+}
+
+/* Of a pipeline that a file of pipeline_dir has, whose run begins and goes on without
+ * clients; after a restart of stagerd again. */
+static void keep_warm_begins_before_the_first_client(void)
+{
+    static const char yaml[] = "name: x\ndataset:\n  - range: {start: 100, stop: 1000}\n"
+                               "  - batch: {batch_size: 1}\nstaged: {capacity: 2, "
+                               "keep_warm: true, reconnect_grace_millis: 0}\n";
+    struct fixture fixture;
+    struct stg_err err = {0};
+    char path[256];
+    fixture_start(&fixture, "");
+    snprintf(path, sizeof(path), "%s/pipelines", fixture.dir);
+    mkdir(path, 0755);
+    fixture_file(&fixture, "pipelines/x.yaml", yaml, strlen(yaml), path);
+    for (int i = 0; i < 2; i++) {
+        fixture_stop(&fixture);
+        fixture_restart(&fixture);
+        expect_buffered(&fixture, 0, 0);
+        CHECK_INT(apply_warm(&fixture, yaml, false, &err), 1);
+        expect_buffered(&fixture, 2, 2);
+        for (int client = 0; client < 3; client++) {
+            expect_start(&fixture, 100 + client);
+            fixture_wait(&fixture, "x", 20000, has_two, NULL);
+        }
+    }
+    fixture_finish(&fixture);
+}
+
 /* Its memory is for more batches in flight than the default. */
 static void a_client_may_hold_more_batches_than_a_warm_run_was_planned_for(void)
 {
@@ -789,6 +823,7 @@ static const struct stg_test tests[] = {
     TEST(a_warm_version_is_full_when_it_takes_over),
     TEST(a_new_pipeline_fills_its_buffer_before_its_first_client),
     TEST(the_same_content_again_fills_the_buffer_of_an_idle_pipeline),
+    TEST(keep_warm_begins_before_the_first_client),
     TEST(a_client_may_hold_more_batches_than_a_warm_run_was_planned_for),
     TEST(data_that_is_shorter_than_the_buffer_is_enough),
     TEST(a_version_whose_source_fails_does_not_take_over),
