@@ -14,10 +14,7 @@ static int check(const struct stager_stream *stream, const char *state, const ch
 {
     struct stg_state ignored;
     if (stream->client->version < STG_PROTOCOL_COMMIT)
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "stagerd %s has no commits (protocol %u): use stagerd of this "
-                       "release (%s) or a later one",
-                       stream->client->daemon, stream->client->version, STAGER_RELEASE);
+        return stg_client_outdated(stream->client, "has no commits", err);
     if (state == NULL || tag == NULL || tag[0] == '\0')
         return stg_err(err, -STAGER_INVALID_ARGUMENT, "a commit needs a state and a tag");
     return stg_state_read(state, strlen(state), &ignored, err);

@@ -309,11 +309,8 @@ static int check_protocol(const struct stager *client,
     if ((options->state == NULL || client->version >= STG_PROTOCOL_STATE) &&
         (!resumes || client->version >= STG_PROTOCOL_COMMIT))
         return 0;
-    return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                   "stagerd %s cannot begin at a %s (protocol %u): use stagerd of this "
-                   "release (%s) or a later one",
-                   client->daemon, resumes ? "commit" : "state", client->version,
-                   STAGER_RELEASE);
+    return stg_client_outdated(
+        client, resumes ? "cannot begin at a commit" : "cannot begin at a state", err);
 }
 
 /* *ret_again: the run ended between open and join, because another client loaded a

@@ -274,10 +274,7 @@ static int state_of_consumer(struct stager_stream *stream, bool is_ahead,
 {
     struct stg_sharing sharing;
     if (!stg_ring_sharing(&stream->ring, &sharing))
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "this stagerd sends no numbers of consumers: use stagerd of this "
-                       "release (%s) or a later one",
-                       STAGER_RELEASE);
+        return stg_client_outdated(stream->client, "sends no numbers of consumers", err);
     catch_up(stream, &sharing, is_ahead);
     if (stream->is_partial)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
@@ -337,11 +334,7 @@ int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_s
                        struct stg_err *err)
 {
     if (stream->state.steps[0] == '\0')
-        return stg_err(
-            err, -STAGER_FAILED_PRECONDITION,
-            "this stagerd sends no positions: use stagerd of this release (%s) "
-            "or a later one",
-            STAGER_RELEASE);
+        return stg_client_outdated(stream->client, "sends no positions", err);
     take_noted(stream);
     if (stream->irreproducible[0] != '\0' && !stream->is_approximate)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,

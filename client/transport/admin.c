@@ -30,11 +30,12 @@ int stg_admin_path(const char *runtime_dir, char *buf, size_t bytes, struct stg_
 int stg_admin_call(struct stager *client, struct stg_request *request,
                    struct stg_reply *ret, struct stg_err *err)
 {
-    if (request->warm && client->version < STG_PROTOCOL_WARM)
-        return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "stagerd %s does not fill a buffer before it replaces a pipeline: "
-                       "update it, or apply without --warm (warm=True in Python)",
-                       client->daemon);
+    if (request->warm && client->version < STG_PROTOCOL_WARM) {
+        stg_client_outdated(client,
+                            "does not fill a buffer before it replaces a pipeline", err);
+        return stg_err_append(err, err->code,
+                              ", or apply without --warm (warm=True in Python)");
+    }
     int64_t limit_ns =
         request->warm ? (STG_WARM_SECONDS + 10) * INT64_C(1000000000) : STG_REQUEST_NS;
     return stg_client_call(client, request, limit_ns, ret, NULL, 0, NULL, err);

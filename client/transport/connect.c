@@ -183,6 +183,15 @@ int stg_client_connect(const struct sockaddr_un *address, struct stager **ret,
     return 0;
 }
 
+int stg_client_outdated(const struct stager *client, const char *what,
+                        struct stg_err *err)
+{
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "stagerd %s %s (protocol %u): use stagerd of this release (%s) or a "
+                   "later one",
+                   client->daemon, what, client->version, STAGER_RELEASE);
+}
+
 int stager_connect(const char *runtime_dir, struct stager **ret)
 {
     struct stg_err *err = stg_client_err();

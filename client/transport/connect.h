@@ -47,6 +47,11 @@ int stg_client_call(struct stager *client, struct stg_request *request, int64_t 
                     struct stg_reply *ret, int *fds, size_t max_fds, size_t *ret_n_fds,
                     struct stg_err *err);
 
+/* Refuses what a stagerd of that protocol cannot do; `what`: "has no commits".
+ * FAILED_PRECONDITION. */
+int stg_client_outdated(const struct stager *client, const char *what,
+                        struct stg_err *err);
+
 /* The error that stager_error_text(NULL) tells: of this thread. */
 struct stg_err *stg_client_err(void);
 
