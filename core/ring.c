@@ -287,6 +287,7 @@ bool stg_ring_take(struct stg_ring_reader *reader, struct stg_descriptor *ret)
         return false;
     *ret = reader->page->entries[reader->cursor % STG_RING_ENTRIES];
     reader->cursor++;
+    __builtin_prefetch(&reader->page->entries[reader->cursor % STG_RING_ENTRIES]);
     return true;
 }
 
@@ -330,10 +331,12 @@ bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *
 
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few)
 {
+    if (n_ready(reader) > few) /* they stay ready: no fence is needed to see it */
+        return false;
     full_fence();
     uint32_t wanted =
         atomic_load_explicit(&reader->page->doorbell_wanted, memory_order_relaxed);
-    if (wanted == reader->doorbell_rung || n_ready(reader) > few)
+    if (wanted == reader->doorbell_rung)
         return false;
     reader->doorbell_rung = wanted;
     return true;

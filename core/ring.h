@@ -139,7 +139,8 @@ void stg_ring_data(const struct stg_ring_reader *reader, uint64_t pass,
 bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret);
 
 /* Returns true once for each stg_ring_want_doorbell, if at most `few` descriptors are
- * ready: the caller then sends the doorbell. Executes a full fence first. */
+ * ready: the caller then sends the doorbell. Executes a full fence before it looks at
+ * what the daemon wants. */
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few);
 
 struct stg_control_writer {

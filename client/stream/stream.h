@@ -77,44 +77,56 @@ struct stg_batch_chunk {
     struct stager_batch batches[];
 };
 
+/* Fields that each batch reads or changes come first, up to the head of err: few cache
+ * lines. */
 struct stager_stream {
     struct stager *client; /* its socket; NULL once closed */
     struct stg_guard *guard;
-    struct stg_map segment, ring_page, control_page;
+    struct stg_copier *copier; /* NULL: batches stay in the memory of the host */
     struct stg_ring_reader ring;
     struct stg_control_writer control;
+    struct stg_map segment;
 
-    struct stg_leased *leases; /* max_in_flight of them */
     struct stg_leased *free_leases;
-    struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
     struct stager_batch *free_batches;
-    uint32_t max_in_flight;
-    uint32_t held;              /* current leases */
-    uint32_t batch_size;        /* 0: no slices */
-    uint32_t n_slices;          /* of the staged batch that was looked at last; 0: none */
     struct stg_leased *current; /* staged batch with slices left to take; or NULL */
+    uint32_t max_in_flight;
+    uint32_t held;         /* current leases */
+    uint32_t batch_size;   /* 0: no slices */
+    uint32_t pins;         /* readers of memory that was already returned */
+    int finished;          /* not 0: nothing follows; the code, and final_text says why */
+    bool copy_on_write;    /* the segment is, and a trainer may have written to it */
+    bool at_end;           /* until rewind */
+    bool armed;            /* `waiting` is set in the control page */
+    bool doorbell_pending; /* the last one was not taken: ring at the next look */
+    bool has_news;         /* releases that no doorbell followed */
+    bool late;      /* the last stager_next ended by its own timeout, by nothing else */
+    bool is_shared; /* several clients take from it, in no order: split */
+    bool has_error; /* the error item that was taken last, until it is returned */
+    bool error_is_carried;
+    int64_t dry_since_ns; /* time since which the ring is empty; 0: it is not */
+    uint64_t n_batches;
+    struct stg_noted noted; /* progress.h */
+    struct stg_err err;     /* of the last call */
+
+    struct stg_map ring_page, control_page;
+    struct stg_leased *leases;      /* max_in_flight of them */
+    struct stg_batch_chunk *chunks; /* of handles; none is made while some are free */
+    uint32_t n_slices; /* of the staged batch that was looked at last; 0: none */
     uint32_t inter_op_threads_num, intra_op_threads_num; /* of stager_run */
-    bool copy_on_write; /* the segment is, and a trainer may have written to it */
     bool unwatched;
     bool wants_reports; /* stagerd does */
     uint32_t spin_ns;
 
-    uint64_t passes;       /* asked for */
-    bool at_end;           /* until rewind */
-    uint64_t end_pass;     /* the pass that ended last, as stagerd counts */
-    uint64_t n_over;       /* passes up to the one that stager_rewind left last */
-    bool armed;            /* `waiting` is set in the control page */
-    bool doorbell_pending; /* the last one was not taken: ring at the next look */
-    bool has_news;         /* releases that no doorbell followed */
-    bool late; /* the last stager_next ended by its own timeout, by nothing else */
-    int64_t dry_since_ns; /* time since which the ring is empty; 0: it is not */
-    int64_t ask_why_ns;   /* when stagerd may be asked again why */
-    char *why;    /* what it said since then; "": nothing. STG_ERR_TEXT_BYTES, in bump */
-    int finished; /* not 0: nothing follows; the code, and final_text says why */
+    uint64_t passes;    /* asked for */
+    uint64_t end_pass;  /* the pass that ended last, as stagerd counts */
+    uint64_t n_over;    /* passes up to the one that stager_rewind left last */
+    int64_t ask_why_ns; /* when stagerd may be asked again why */
+    char *why; /* what it said since then; "": nothing. STG_ERR_TEXT_BYTES, in bump */
     const char *name; /* of the pipeline; in bump */
     char *final_text; /* STG_ERR_TEXT_BYTES, in bump */
 
-    uint64_t n_batches, n_errors, wait_ns, n_sleeps, device_bytes, n_shared;
+    uint64_t n_errors, wait_ns, n_sleeps, device_bytes, n_shared;
 
     struct stg_pipeline_spec *spec; /* NULL: the daemon sent none */
     struct stg_schema boundary;     /* in bump */
@@ -127,20 +139,15 @@ struct stager_stream {
     const char *structure; /* in bump */
     struct stg_bump bump;
     struct stg_computer *computer; /* NULL before the first stager_run */
-    struct stg_copier *copier;     /* NULL: batches stay in the memory of the host */
 
     /* How far the trainer is: progress.h. */
-    struct stg_noted noted;
     struct stg_state state;
     bool has_state;     /* false: nothing was taken, or stagerd sends no places */
     uint64_t skip_rows; /* after a state: rows to drop */
-    bool has_error;     /* the error item that was taken last, until it is returned */
-    bool error_is_carried;
-    struct stg_stream_place error_at;
-    uint64_t error_begin;       /* items before it */
-    uint64_t n_ranks;           /* clients of a round */
-    bool is_shared;             /* several clients take from it, in no order: split */
-    bool is_partial;            /* of that: slices of a staged batch are left */
+    struct stg_stream_place error_at; /* of the error item */
+    uint64_t error_begin;             /* items before it */
+    uint64_t n_ranks;                 /* clients of a round */
+    bool is_partial;                  /* of a split: slices of a staged batch are left */
     struct stg_taken taken;     /* items of the pass: of that, what it took; else what
                                    the state that it loaded has behind its place */
     struct stg_taken before;    /* items of the pass before that it took */
@@ -148,10 +155,6 @@ struct stager_stream {
     const char *client_id;      /* in bump */
     const char *irreproducible; /* "": states are exact; in bump */
     bool is_approximate;
-
-    uint32_t pins; /* readers of memory that was already returned */
-
-    struct stg_err err; /* of the last call */
 };
 
 /* Clears the last error, and fails in a forked child. Every public call begins with it.

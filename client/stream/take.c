@@ -273,6 +273,12 @@ static int end_revoked(struct stager_stream *stream)
     return stg_stream_take_final(stream);
 }
 
+static void end_dry(struct stager_stream *stream)
+{
+    stream->dry_since_ns = 0;
+    stream->why[0] = '\0';
+}
+
 /* Returns 1 if a batch was dropped. */
 static int take_one(struct stager_stream *stream, int64_t timeout_millis,
                     struct stager_batch **ret)
@@ -304,8 +310,8 @@ static int take_one(struct stager_stream *stream, int64_t timeout_millis,
     }
     stg_control_set_taken(&stream->control, stream->ring.cursor);
     set_waiting(stream, false);
-    stream->dry_since_ns = 0;
-    stream->why[0] = '\0';
+    if (stream->dry_since_ns != 0)
+        end_dry(stream);
     return take_descriptor(stream, &d, ret);
 }
 
