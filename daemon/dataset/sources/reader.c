@@ -88,13 +88,6 @@ static void close_file(struct reader *reader)
     reader->source = NULL;
 }
 
-/* It has no more records. */
-static void end_file(struct reader *reader)
-{
-    stg_file_index_end(&reader->index);
-    close_file(reader);
-}
-
 static const char *shown(struct reader *reader)
 {
     return stg_storage_shown(reader->path, reader->shown, sizeof(reader->shown));
@@ -160,14 +153,66 @@ static bool is_ignored(const struct reader *reader, int code)
            (reader->iter.dataset->env.ignored_codes & STG_CODE_BIT(-code)) != 0;
 }
 
+/* ---- files that were counted ---- */
+
+static uint64_t end_of(const struct reader *reader, uint64_t file)
+{
+    return file > 0 ? reader->ends[file - 1] : 0;
+}
+
+/* Returns the number of records that the file that was begun last had when all files were
+ * counted; UNKNOWN: they were not. */
+static uint64_t counted(const struct reader *reader)
+{
+    uint64_t file = reader->n_begun - 1;
+    return file < reader->n_ends ? reader->ends[file] - end_of(reader, file) : UNKNOWN;
+}
+
+/* Returns how many records of the open file are left. What it has got since they were
+ * counted has no numbers. */
+static uint64_t room_of(const struct reader *reader)
+{
+    uint64_t n = counted(reader), at = reader->index.so_far.n_positions;
+    return n > at ? n - at : 0;
+}
+
+/* Fails if that file ends after n records, and had another number of them: those of the
+ * files behind it would have other numbers. why: the error that ends it, or NULL. */
+static int check_counted(struct reader *reader, uint64_t n, const struct stg_err *why,
+                         struct stg_err *err)
+{
+    uint64_t before = counted(reader);
+    if (before == UNKNOWN || n == before)
+        return 0;
+    return stg_step_err(
+        reader->iter.step, -STAGER_FAILED_PRECONDITION, err,
+        "%s has %" PRIu64 " records now, and had %" PRIu64
+        " when they were counted%s%s: keep the files as they are during a pass, or use a "
+        "buffer_size without global",
+        shown(reader), n, before, why != NULL ? ": " : "", why != NULL ? why->text : "");
+}
+
+/* It has no more records. */
+static int end_file(struct reader *reader, struct stg_err *err)
+{
+    int rc = check_counted(reader, reader->index.so_far.n_positions, NULL, err);
+    stg_file_index_end(&reader->index);
+    close_file(reader);
+    return rc;
+}
+
+/* ---- opening ---- */
+
 /* 2: an error item stands for the file, in reader->error. */
 static int open_or_skip(struct reader *reader, struct stg_err *err)
 {
     struct stg_err why = {0};
     int rc = open_path(reader, &why);
     if (rc < 0 && is_ignored(reader, rc)) {
-        rc = stg_block_create_error(reader->iter.dataset->quota, &why, reader->epoch,
-                                    &reader->error, err);
+        rc = check_counted(reader, 1, &why, err);
+        if (rc == 0)
+            rc = stg_block_create_error(reader->iter.dataset->quota, &why, reader->epoch,
+                                        &reader->error, err);
         return rc < 0 ? rc : 2;
     }
     if (rc < 0 && err != NULL)
@@ -256,7 +301,9 @@ static int failed_read(struct reader *reader, int code, const struct stg_err *wh
             *err = *why;
         return stg_step_prefix(reader->iter.step, code, err);
     }
-    int rc = stg_block_create_error(reader->iter.dataset->quota, why, reader->epoch,
+    int rc = check_counted(reader, reader->index.so_far.n_positions + 1, why, err);
+    if (rc == 0)
+        rc = stg_block_create_error(reader->iter.dataset->quota, why, reader->epoch,
                                     &reader->error, err);
     close_file(reader);
     return rc < 0 ? rc : 1;
@@ -276,10 +323,8 @@ static int collect_records(struct reader *reader, int64_t want, struct stg_err *
         return failed_read(reader, rc, &why, err);
     if (rc == STG_FORMAT_FULL)
         return 1;
-    if (rc == STG_FORMAT_END) {
-        end_file(reader);
-        return 0;
-    }
+    if (rc == STG_FORMAT_END)
+        return end_file(reader, err);
     stg_file_index_count(&reader->index, &records, reader->begin + at, reader->end + at);
     if (records.bad.code != 0) {
         rc = bad_record(reader, &records.bad, err);
@@ -308,6 +353,13 @@ static int collect(struct reader *reader, int64_t want, struct stg_err *err)
     }
     if (reader->n > 0 && reader->epoch != reader->block_epoch)
         return 1;
+    uint64_t room = room_of(reader);
+    if (room == 0) {
+        close_file(reader);
+        return 0;
+    }
+    if ((uint64_t)(want - reader->n) > room)
+        want = reader->n + (int64_t)room;
     return collect_records(reader, want, err);
 }
 
@@ -517,9 +569,8 @@ static int drop_some(struct reader *reader, uint64_t n, struct stg_err *err)
         return rc < 0 ? rc : 0;
     }
     if (rc == STG_FORMAT_END)
-        end_file(reader);
-    else
-        stg_file_index_count(&reader->index, &records, reader->begin, reader->end);
+        return end_file(reader, err);
+    stg_file_index_count(&reader->index, &records, reader->begin, reader->end);
     return 0;
 }
 
@@ -833,11 +884,6 @@ static int reader_rewind(struct stg_iter *iter, struct stg_err *err)
 }
 
 /* ---- any order ---- */
-
-static uint64_t end_of(const struct reader *reader, uint64_t file)
-{
-    return file > 0 ? reader->ends[file - 1] : 0;
-}
 
 /* What lies behind a block is not what is needed next: nothing is read or opened ahead.
  */

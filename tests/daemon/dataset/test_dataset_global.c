@@ -409,15 +409,14 @@ static void records_of_a_block_come_within_one_window(void)
 
 /* ---- files ---- */
 
+#define LINE_BYTES 96
+
 static char *lines_text(int64_t n)
 {
-    char *text = NULL;
-    size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
+    char *text = calloc((size_t)n + 1, LINE_BYTES), *at = text;
     for (int64_t i = 0; i < n; i++)
-        fprintf(out, "%lld %.*s\n", (long long)i, (int)(i % 60),
-                "----------------------------------------------------------------");
-    fclose(out);
+        at += snprintf(at, LINE_BYTES, "%lld %.*s\n", (long long)i, (int)(i % 60),
+                       "------------------------------------------------------------");
     return text;
 }
 
@@ -533,6 +532,93 @@ static void small_files_are_counted_once(void)
     CHECK_STR(got, all);
     free(got);
     free(all);
+    free(lines);
+}
+
+#define TWO_FILES                                                                        \
+    "dataset:\n- files: {pattern: \"$DIR/t*.txt\", shuffle: false}\n- text_line\n"       \
+    "- shuffle: {global: true, block_size: 10, buffer_size: 20}\n"                       \
+    "- batch: {batch_size: 20}\n"
+
+/* No record comes twice. */
+static void note_lines(struct stg_block *block, bool seen[2000])
+{
+    const struct stg_tensor *tensor = &block->tensors[0];
+    CHECK_INT(block->error.code, 0);
+    for (int64_t i = 0; i < block->n_rows; i++) {
+        const char *line = (const char *)tensor->data + tensor->begin[i];
+        long number = strtol(line, NULL, 10);
+        CHECK(number >= 0 && number < 2000 && !seen[number]);
+        seen[number] = true;
+    }
+    stg_block_unref(block);
+}
+
+/* Reads on until the pass fails. */
+static void check_fails(struct stg_dataset *dataset, const char *why)
+{
+    struct stg_block *block;
+    struct stg_err err = {0};
+    bool seen[2000] = {false};
+    int rc;
+    while ((rc = stg_dataset_next(dataset, &block, &err)) == 0)
+        note_lines(block, seen);
+    CHECK_INT(rc, -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, "step text_line (line 3): ");
+    CHECK_CONTAINS(err.text, why);
+}
+
+/* Of two files, the first one goes, or becomes shorter, behind the first window. */
+static void lose_records(bool goes, const char *why)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    char *lines = lines_text(2000), *middle = strstr(lines, "\n500 ") + 1;
+    char *second = strstr(lines, "\n1000 ") + 1;
+    const char *first = stg_test_file("t1.txt", lines, (size_t)(second - lines));
+    stg_test_file("t2.txt", second, strlen(second));
+    env.ignored_codes = STG_CODE_BIT(STAGER_NOT_FOUND);
+    struct stg_dataset *dataset = stg_test_open_text(TWO_FILES, &env, &spec);
+    stg_block_unref(stg_test_next(dataset));
+    const char *shorter = stg_test_file("shorter", lines, (size_t)(middle - lines));
+    CHECK_INT(goes ? unlink(first) : rename(shorter, first), 0);
+    check_fails(dataset, why);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    free(lines);
+}
+
+static void a_file_that_loses_records_in_a_pass_ends_it(void)
+{
+    lose_records(true, "t1.txt has 1 records now, and had 1000 when they were counted: ");
+    lose_records(false, "t1.txt has 500 records now, and had 1000 when they were "
+                        "counted: keep the files");
+}
+
+/* A block has the last records of the first file, and the first ones of the second. */
+static void what_a_file_gets_in_a_pass_is_left_out(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_block *block;
+    bool seen[2000] = {false};
+    char *lines = lines_text(2000), *second = strstr(lines, "\n995 ") + 1;
+    size_t bytes = (size_t)(second - lines);
+    char *twice = malloc(2 * bytes);
+    memcpy(twice, lines, bytes);
+    memcpy(twice + bytes, lines, bytes);
+    const char *first = stg_test_file("t1.txt", lines, bytes);
+    stg_test_file("t2.txt", second, strlen(second));
+    struct stg_dataset *dataset = stg_test_open_text(TWO_FILES, &env, &spec);
+    note_lines(stg_test_next(dataset), seen);
+    CHECK_INT(rename(stg_test_file("longer", twice, 2 * bytes), first), 0);
+    while ((block = stg_test_next(dataset)) != NULL)
+        note_lines(block, seen);
+    for (int i = 0; i < 2000; i++)
+        CHECK(seen[i]);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    free(twice);
     free(lines);
 }
 
@@ -690,6 +776,8 @@ static const struct stg_test tests[] = {
     TEST(records_of_a_block_come_within_one_window),
     TEST(all_records_of_files_come_in_the_same_order_with_an_index),
     TEST(small_files_are_counted_once),
+    TEST(a_file_that_loses_records_in_a_pass_ends_it),
+    TEST(what_a_file_gets_in_a_pass_is_left_out),
     TEST(a_read_only_folder_of_indexes_changes_nothing),
     TEST(a_large_file_without_places_is_refused),
     TEST(what_has_no_numbers_is_refused),
