@@ -3,12 +3,9 @@
  * The consumers of a split: the numbers that clients have in a pass, and what its
  * states contain. Lock held.
  */
-#include "daemon/stage/priv.h"
+#include <string.h>
 
-static bool is_there(const struct stg_client *client)
-{
-    return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_JOINING;
-}
+#include "daemon/stage/priv.h"
 
 bool stg_stage_is_shared(const struct stg_stage *stage)
 {
@@ -37,16 +34,26 @@ static void share(struct stg_stage *stage)
         sharing.start = start->place;
     for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
         sharing.consumer = c->consumer;
-        if (is_there(c))
+        if (stg_client_is_there(c))
             stg_ring_share(&c->ring, &sharing);
     }
+}
+
+/* Returns the lowest number that is vacant, else the next one. */
+static uint32_t take_number(struct stg_membership *members)
+{
+    if (members->n_vacant == 0)
+        return ++members->n_consumers;
+    uint32_t number = members->vacant[--members->n_vacant];
+    members->vacant[members->n_vacant] = 0;
+    return number;
 }
 
 void stg_consumer_join(struct stg_stage *stage, struct stg_client *client)
 {
     if (!stg_stage_is_shared(stage))
         return;
-    client->consumer = ++stage->members.n_consumers;
+    client->consumer = take_number(&stage->members);
     share(stage);
 }
 
@@ -57,7 +64,7 @@ void stg_consumers_begin(struct stg_stage *stage)
     for (bool more = stg_stage_is_shared(stage); more;) {
         struct stg_client *next = NULL;
         for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
-            if (is_there(c) && c->consumer > before &&
+            if (stg_client_is_there(c) && c->consumer > before &&
                 (next == NULL || c->consumer < next->consumer))
                 next = c;
         }
@@ -67,6 +74,8 @@ void stg_consumers_begin(struct stg_stage *stage)
             next->consumer = ++n;
         }
     }
+    while (stage->members.n_vacant > 0)
+        stage->members.vacant[--stage->members.n_vacant] = 0;
     stage->members.n_consumers = n;
     stage->members.n_passes = stage->pass.n_ended;
     stage->members.n_before = stage->members.n_items;
@@ -83,12 +92,33 @@ static bool has_taken(const struct stg_stage *stage, const struct stg_client *cl
     return stg_control_taken(&client->control) > before;
 }
 
-/* The number of a client that took nothing is free again, if it is the last one. */
+static void give_number(struct stg_membership *members, uint32_t number)
+{
+    uint32_t i = members->n_vacant++;
+    for (; i > 0 && members->vacant[i - 1] < number; i--)
+        members->vacant[i] = members->vacant[i - 1];
+    members->vacant[i] = number;
+}
+
+/* Numbers that are vacant do not count if no other number is behind them. */
+static void drop_last(struct stg_membership *members)
+{
+    while (members->n_vacant > 0 && members->vacant[0] == members->n_consumers) {
+        members->n_consumers--;
+        members->n_vacant--;
+        memmove(&members->vacant[0], &members->vacant[1],
+                members->n_vacant * sizeof(members->vacant[0]));
+        members->vacant[members->n_vacant] = 0;
+    }
+}
+
 void stg_consumer_leave(struct stg_stage *stage, const struct stg_client *client)
 {
+    struct stg_membership *members = &stage->members;
     if (!stg_stage_is_shared(stage) || has_taken(stage, client) ||
-        client->consumer != stage->members.n_consumers)
+        members->n_vacant == stage->config.num_clients)
         return;
-    stage->members.n_consumers--;
+    give_number(members, client->consumer);
+    drop_last(members);
     share(stage);
 }

@@ -4,6 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+bool stg_client_is_there(const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_JOINING;
+}
+
 bool stg_client_takes_part(const struct stg_client *client)
 {
     return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_AWAY;

@@ -119,14 +119,19 @@ struct stg_membership {
     uint64_t attached_ns;   /* of clients that left, less when those came that did not */
     uint64_t waited_ns;     /* clients slept for want of items, as far as it was seen */
     uint32_t n_consumers;   /* split: numbers of this pass */
-    uint64_t n_passes;      /* split: passes before this pass; it may have ended */
-    uint64_t n_before;      /* split: items of the pass before */
-    uint64_t n_items;       /* split: of this pass, once it has ended */
-    bool begun;             /* all num_clients were attached once, and some still are */
+    uint32_t n_vacant; /* split: of them, those of clients that left and took nothing */
+    uint32_t *vacant;  /* split: these, the highest first; room for num_clients */
+    uint64_t n_passes; /* split: passes before this pass; it may have ended */
+    uint64_t n_before; /* split: items of the pass before */
+    uint64_t n_items;  /* split: of this pass, once it has ended */
+    bool begun;        /* all num_clients were attached once, and some still are */
     struct stg_client *alone; /* all others wait for it, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;
 };
+
+/* Returns whether the client has a connection: it is attached or joining. */
+bool stg_client_is_there(const struct stg_client *client);
 
 /* Returns whether the client takes part in the run: it is attached or away. */
 bool stg_client_takes_part(const struct stg_client *client);

@@ -489,8 +489,9 @@ int stg_stage_check_place(const struct stg_stage *stage, const struct stg_client
  * took. */
 bool stg_stage_is_shared(const struct stg_stage *stage);
 
-/* Give numbers to the consumers of a split, and set what they say in their states: to one
- * that is joining, to all when a pass begins, and after one has left. */
+/* Number the consumers of a split, and set what their states contain: when a client
+ * joins, when a pass begins, and when a client leaves. The number of a client that took
+ * nothing is given to the next one that joins. */
 void stg_consumer_join(struct stg_stage *stage, struct stg_client *client);
 void stg_consumers_begin(struct stg_stage *stage);
 void stg_consumer_leave(struct stg_stage *stage, const struct stg_client *client);

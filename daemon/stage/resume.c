@@ -59,11 +59,6 @@ static struct stg_pass_place first_place(const struct stg_stage *stage,
 
 /* ---- clients ---- */
 
-static bool is_there(const struct stg_client *client)
-{
-    return client->state == STG_CLIENT_ATTACHED || client->state == STG_CLIENT_JOINING;
-}
-
 /* It asked for a batch since it opened. */
 static bool has_begun(const struct stg_client *client)
 {
@@ -82,7 +77,7 @@ static void name(const struct stg_stage *stage,
 
 static bool has_loaded(const struct stg_client *client)
 {
-    return is_there(client) && client->loads;
+    return stg_client_is_there(client) && client->loads;
 }
 
 static uint32_t count(const struct stg_stage *stage,
@@ -111,7 +106,7 @@ int stg_stage_check_place(const struct stg_stage *stage, const struct stg_client
             "rewound:",
             stage->config.name, stage->pass.n_ended, first.elements, pass,
             place->elements);
-    name(stage, is_there, err);
+    name(stage, stg_client_is_there, err);
     return stg_err_append(err, err->code,
                           "; wait until they leave, open the client with the earliest "
                           "state first, or open with private_run");
@@ -164,13 +159,13 @@ static int refuse_running(const struct stg_stage *stage, struct stg_err *err)
             "state: close the streams of all, then load the merged state in each; "
             "attached:",
             stage->config.name);
-    name(stage, is_there, err);
+    name(stage, stg_client_is_there, err);
     return err->code;
 }
 
 /* Split: a client that loads the state of the run attaches while the run has all items
  * after it, since no client that has left acknowledged any, and while states merge, since
- * each consumer is there. */
+ * each consumer is there, or took nothing. */
 static int admit_shared(const struct stg_stage *stage, const struct stg_state *state,
                         struct stg_err *err)
 {
@@ -181,7 +176,8 @@ static int admit_shared(const struct stg_stage *stage, const struct stg_state *s
     uint32_t n = members->n_attached + members->n_joining;
     if (n >= n_clients)
         return 0; /* attaching refuses it, with the names of all */
-    if (same && members->n_takers_left == 0 && members->n_consumers == n)
+    if (same && members->n_takers_left == 0 &&
+        members->n_consumers - members->n_vacant == n)
         return 0;
     if (!same && start != NULL && count(stage, has_loaded) > 0)
         return refuse_digest(stage, state, err);

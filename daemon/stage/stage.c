@@ -25,7 +25,8 @@ static int init_buffer(struct stg_stage *stage, struct stg_err *err)
     const struct stg_stage_plan *plan = &stage->plan;
     stage->step.max = stage->config.num_clients;
     stage->step.all = calloc(stage->step.max, sizeof(stage->step.all[0]));
-    if (stage->step.all == NULL)
+    stage->members.vacant = calloc(stage->step.max, sizeof(stage->members.vacant[0]));
+    if (stage->step.all == NULL || stage->members.vacant == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     /* Extents that detached clients sit on come on top of those that admission counts. */
     uint32_t max_extents = (uint32_t)plan->n_extents * 2 + MAX_DETACHED;
@@ -144,6 +145,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     }
     stg_buffer_finish(&stage->buffer);
     free(stage->step.all);
+    free(stage->members.vacant);
     stg_segment_destroy(&stage->memory.arena);
     stg_budget_give(stage->config.budget, stage->memory.budget_bytes,
                     stage->memory.holder);

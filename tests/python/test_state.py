@@ -1041,6 +1041,28 @@ class Split(Case):
             stager.open(name).close()
             case.wait_until(lambda: first.state_dict()["consumers"] == 2)
             self.assertEqual(stager.merge_states([first.state_dict(), second.state_dict()])["consumers"], 2)
+            second.close()
+            case.wait_until(lambda: first.state_dict()["consumers"] == 1)
+            lost, last = stager.open(name), stager.open(name)
+            lost.close()    # number 2 of 3
+            case.wait_until(lambda: sum(c["state"] == "attached" for c in stager.status(name)["clients"]) == 2)
+            last.close()
+            case.wait_until(lambda: first.state_dict()["consumers"] == 1)
+
+    def test_a_client_that_starts_again_has_the_number_of_one_that_took_nothing(self):
+        """A trainer that crashes before its first batch does not end the states of a pass."""
+        name = self.shared(self.rows(), 3, self._testMethodName[:60])
+        with stager.open(name) as first:
+            lost = stager.open(name)
+            with stager.open(name) as third:
+                first.next().release()
+                third.next().release()
+                lost.close()
+                with stager.open(name) as again:
+                    again.next().release()
+                    states = [stream.state_dict() for stream in (third, again, first)]
+            self.assertEqual([state["consumer"] for state in states], [3, 2, 1])
+            self.assertEqual(stager.merge_states(states)["consumers"], 3)
 
 
 if __name__ == "__main__":
