@@ -361,6 +361,18 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
     return 0;
 }
 
+/* Waits for the disk, and not shorter than for what the open has waited for before. */
+static int wait_for_commit(struct stg_session *session, const char *name)
+{
+    uint64_t millis = session->open_waits ? session->open_millis : 0;
+    wait_because(session,
+                 "a commit of pipeline %s waits for the disk of state_dir; try again",
+                 name);
+    if (session->open_millis < millis)
+        session->open_millis = millis;
+    return 1;
+}
+
 /* Returns 0 when the request was answered, 1: it waits. */
 static int try_open(struct stg_session *session, const struct stg_request *request)
 {
@@ -380,10 +392,7 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     int rc = stg_commit_resolve(pipeline, request, text, &err);
     if (rc == 1)
-        return wait_because(session,
-                            "a commit of pipeline %s waits for the disk of state_dir; "
-                            "try again",
-                            pipeline->name);
+        return wait_for_commit(session, pipeline->name);
     if (rc < 0) {
         stg_session_fail_with(session, request, &err);
         return 0;

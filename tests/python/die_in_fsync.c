@@ -4,7 +4,8 @@
  * number of calls until then, and "before" or "after" the disk has the bytes; or "hold":
  * the call makes $STG_DIE_AT.held and waits until the first file is gone; or "fail": the
  * call returns EIO. "0 readonly": a file of commits is opened for writing only once that
- * file is gone.
+ * file is gone. A folder "slow" opens once the file "hold" beside it is gone; "held" is
+ * made beside it meanwhile. Clocks are a minute ahead while $STG_DIE_AT.later exists.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -83,4 +84,33 @@ __attribute__((visibility("default"))) int open(const char *path, int flags, ...
         return -1;
     }
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+/* As on a file system that does not answer. */
+__attribute__((visibility("default"))) int openat(int at, const char *path, int flags,
+                                                  ...)
+{
+    const struct timespec tick = {.tv_nsec = 1000000};
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    bool is_slow = strcmp(path, "slow") == 0;
+    if (is_slow && faccessat(at, "hold", F_OK, 0) == 0)
+        close((int)syscall(SYS_openat, at, "held", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    while (is_slow && faccessat(at, "hold", F_OK, 0) == 0)
+        nanosleep(&tick, NULL);
+    return (int)syscall(SYS_openat, at, path, flags, mode);
+}
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                         struct timespec *ret)
+{
+    char later[4096];
+    const char *rule = getenv("STG_DIE_AT");
+    int rc = (int)syscall(SYS_clock_gettime, clock, ret);
+    snprintf(later, sizeof(later), "%s.later", rule != NULL ? rule : "");
+    if (rc == 0 && rule != NULL && access(later, F_OK) == 0)
+        ret->tv_sec += 60;
+    return rc;
 }

@@ -374,6 +374,45 @@ class Crashes(Case):
         self.assertEqual(self.tags(), ["two"])
         opened[0].close()
 
+    def test_an_open_that_waits_for_its_dataset_waits_for_a_commit_as_well(self):
+        """It has an hour; one that waits for a commit alone has 25 seconds."""
+        folder = os.path.join(self.daemon.folder, "slow")
+        hold = os.path.join(self.daemon.folder, "hold")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "lines.txt"), "w", encoding="ascii") as file:
+            file.write("".join(f"{i}\n" for i in range(100)))
+        dataset = [{"files": {"pattern": os.path.join(folder, "*.txt")}}, "text_line", {"batch": {"batch_size": 1}}]
+        other = self.apply(name="beside", dataset=[{"range": {"stop": 100}}, {"batch": {"batch_size": 1}}])
+        self.daemon.stop()
+        flag = self.start_with_shim()
+        self.apply(dataset=dataset)
+        opened = []
+        with stager.open(self.name) as stream:
+            for _ in range(3):
+                stream.next().release()
+            state = stream.state_dict()
+            stager.apply(json.dumps({"name": self.name, "dataset": dataset, "staged": {"capacity": 7}}), replace=True)
+            self.rule(hold, "")
+            opening = threading.Thread(target=lambda: opened.append(stager.open(self.name, state=state)))
+            opening.start()
+            case.wait_until(lambda: os.path.exists(os.path.join(self.daemon.folder, "held")))
+            self.rule(flag, "0 hold")
+            committing = threading.Thread(target=stream.commit, args=(state, "three"))
+            committing.start()
+            case.wait_until(lambda: os.path.exists(flag + ".held"))
+            with stager.open(other) as beside:      # stagerd tries the open again
+                values(beside, 1)
+                self.rule(flag + ".later", "")
+                for _ in range(3):      # stagerd looks at its timers between requests
+                    stager.list()
+                os.unlink(flag + ".later")
+            os.unlink(flag)
+            committing.join()
+            os.unlink(hold)
+            opening.join()
+        with opened[0] as stream:
+            self.assertEqual(stream.state_dict(), state)
+
     def test_a_restart_of_the_daemon_keeps_commits_and_attempts(self):
         self.make()
         with stager.open(self.name) as stream:
