@@ -336,23 +336,48 @@ static size_t count(const struct stg_commits *commits)
     return n;
 }
 
-/* Strings are the table's. */
+/* How far the list is in a lane. */
+struct listed_lane {
+    const struct stg_lane *lane;
+    const struct stg_commit *next; /* NULL: all of them are listed */
+};
+
+/* Returns the lane with the oldest commit that is left; NULL: none is. */
+static struct listed_lane *find_oldest(struct listed_lane *lanes, size_t n)
+{
+    struct listed_lane *oldest = NULL;
+    for (struct listed_lane *at = lanes; at < lanes + n; at++) {
+        if (at->next != NULL &&
+            (oldest == NULL || at->next->time_ns < oldest->next->time_ns))
+            oldest = at;
+    }
+    return oldest;
+}
+
+/* Lists the commits of all lanes from the oldest on, those of a lane in their order also
+ * if the clock was set back. Strings are the table's. */
 static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
                      struct stg_reply *ret, struct stg_err *err)
 {
+    struct listed_lane *at, *lanes;
+    size_t n = 0;
+    lanes = stg_bump_alloc(bump, commits->n_lanes * sizeof(*lanes));
     ret->commits = stg_bump_alloc(bump, count(commits) * sizeof(ret->commits[0]));
-    if (ret->commits == NULL)
+    if (lanes == NULL || ret->commits == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next) {
-        for (const struct stg_commit *c = lane->first; c != NULL; c = c->next)
-            ret->commits[ret->n_commits++] =
-                (struct stg_commit_entry){.tag = c->tag,
-                                          .client = c->client,
-                                          .lane = lane->name,
-                                          .attempt = c->attempt,
-                                          .pass = c->pass,
-                                          .position = c->position,
-                                          .time_ns = c->time_ns};
+    for (const struct stg_lane *lane = commits->lanes; lane != NULL; lane = lane->next)
+        lanes[n++] = (struct listed_lane){.lane = lane, .next = lane->first};
+    while ((at = find_oldest(lanes, n)) != NULL) {
+        const struct stg_commit *c = at->next;
+        ret->commits[ret->n_commits++] =
+            (struct stg_commit_entry){.tag = c->tag,
+                                      .client = c->client,
+                                      .lane = at->lane->name,
+                                      .attempt = c->attempt,
+                                      .pass = c->pass,
+                                      .position = c->position,
+                                      .time_ns = c->time_ns};
+        at->next = c->next;
     }
     return 0;
 }

@@ -296,6 +296,10 @@ class Deliveries(Case):
         second.commit(second.state_dict(), "x")     # another lane: another state
         self.assertEqual([(c["tag"], c["position"], c["of"]) for c in stager.commits(self.name)],
                          [("x", 2, "a"), ("x", 4, "b")])
+        values(first, 1)
+        first.commit(first.state_dict(), "y")
+        self.assertEqual([(c["tag"], c["of"]) for c in stager.commits(self.name)],
+                         [("x", "a"), ("x", "b"), ("y", "a")])      # in the order of time
         self.assertIn("OF", self.daemon.ctl("commits", self.name).decode().splitlines()[0])
         first.close()
         second.close()
@@ -305,7 +309,7 @@ class Deliveries(Case):
             stager.open(self.name, resume="current")
         first = stager.open(self.name, client_id="a", resume="current")
         second = stager.open(self.name, client_id="b", resume="tag:x")
-        self.assertEqual((values(first, 1), values(second, 1)), ([2], [4]))
+        self.assertEqual((values(first, 1), values(second, 1)), ([3], [4]))
         first.close()
         second.close()
 
