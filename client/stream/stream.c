@@ -63,7 +63,8 @@ int stg_stream_take_final(struct stager_stream *stream)
 
 int stg_stream_why(struct stager_stream *stream, int rc)
 {
-    if (rc != -STAGER_UNAVAILABLE || stream->ring.page->final.code == 0)
+    if (rc != -STAGER_UNAVAILABLE || !stream->client->broken ||
+        stream->ring.page->final.code == 0)
         return rc;
     char text[STG_FINAL_TEXT_BYTES];
     int code = read_final(stream, text);

@@ -561,6 +561,25 @@ class Trouble(Case):
         self.daemon.start()
         self.assertEqual(stager.commits(self.name), before)
 
+    def test_a_failing_disk_is_named_also_when_the_run_is_over(self):
+        self.make()
+        self.daemon.stop()
+        flag = self.start_with_shim()
+        with stager.open(self.name) as stream:
+            values(stream, 3)
+            state = stream.state_dict()
+            stager.apply(json.dumps({"name": self.name, "dataset": [{"range": {"stop": 100}}, {"batch": {
+                "batch_size": 1, "drop_remainder": False}}], "staged": {"capacity": 7}}), replace=True)
+            with self.assertRaises(stager.AbortedError):
+                while True:
+                    stream.next().release()
+            self.rule(flag, "0 fail")
+            with self.assertRaisesRegex(stager.UnavailableError, f"{self.name}.journal: Input/output error"):
+                stream.commit(state, "three")
+            os.unlink(flag)
+            stream.commit(state, "three")
+        self.assertEqual(self.tags(), ["three"])
+
     def test_another_delivery_does_not_lead_back_to_the_start(self):
         """Its commits are of other clients, so that there is none to resume from."""
         self.make()
