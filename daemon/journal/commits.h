@@ -11,7 +11,7 @@
 #define STG_COMMITS_TAGS 16 /* of a lane: the last ones */
 #define STG_COMMITS_LANES 256
 #define STG_TAG_MAX_BYTES 128
-#define STG_LANE_MAX_BYTES 127 /* as of a client_id */
+#define STG_LANE_MAX_BYTES 127 /* of a client_id, too */
 #define STG_COMMITS_LINE_BYTES (STG_STATE_TEXT_BYTES + 2048)
 
 struct stg_commit {
@@ -52,8 +52,9 @@ struct stg_commit *stg_commit_create(const struct stg_commit *head,
 /* Returns the lane; NULL: there is none. */
 struct stg_lane *stg_commits_find(const struct stg_commits *commits, const char *name);
 
-/* Returns the lane, and makes it if there is none. Of too many the one that is longest
- * unused goes, one without commits first. NULL: out of memory. */
+/* Returns the lane, and makes it if there is none. Removes another one if there are too
+ * many: one without commits, else the one that was not used for longest. NULL: out of
+ * memory. */
 struct stg_lane *stg_commits_lane(struct stg_commits *commits, const char *name);
 
 /* Returns the commit of a tag; NULL: there is none. */
@@ -62,8 +63,8 @@ const struct stg_commit *stg_lane_find(const struct stg_lane *lane, const char *
 /* Begins an attempt of the lane and returns its number. */
 uint64_t stg_lane_begin(struct stg_commits *commits, struct stg_lane *lane);
 
-/* Makes it the last commit of the lane, and owns it. An older one of the same tag goes,
- * and the oldest of too many. Sets the attempt of the lane, which never falls. */
+/* Makes it the last commit of the lane, and owns it. Removes an older one of the same
+ * tag, or the oldest one of too many. Sets the attempt of the lane, which never falls. */
 void stg_lane_put(struct stg_commits *commits, struct stg_lane *lane,
                   struct stg_commit *commit);
 

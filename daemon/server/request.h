@@ -51,7 +51,8 @@ stg_request_handler stg_serve_commit, stg_serve_commits;
 /* request_commit.c: where an open begins, as far as commits decide. Returns 0, and the
  * text of the state that resume names in buf (STG_STATE_TEXT_BYTES), or "".
  * Returns 1 if a commit waits for the disk: the open has to wait. FAILED_PRECONDITION:
- * the pipeline has commits, and the open names none; NOT_FOUND: it has not that tag. */
+ * the pipeline has commits, and the open names none; NOT_FOUND: no commit has
+ * that tag. */
 int stg_commit_resolve(const struct stg_pipeline *pipeline,
                        const struct stg_request *request, char *buf, struct stg_err *err);
 

@@ -22,7 +22,7 @@ static bool has_clients_apart(const struct stg_definition *definition)
     return staged->delivery == STG_DELIVERY_BROADCAST && staged->num_clients > 1;
 }
 
-/* Returns the lane whose commits the client of an open has; NULL: it has none, and the
+/* Returns the lane of the commits of the client of an open; NULL: it has none, and the
  * error has the reason. */
 static const char *find_lane(const struct stg_request *request,
                              const struct stg_definition *definition, struct stg_err *err)
@@ -52,8 +52,8 @@ static bool has_commits(const struct stg_lane *lane)
     return lane != NULL && lane->n > 0;
 }
 
-/* Returns whether an open shares in the items of a run that is there: it has no place to
- * begin at. */
+/* Returns whether an open joins a run that has clients and shares its items: it needs no
+ * position. */
 static bool shares(const struct stg_pipeline *pipeline)
 {
     const struct stg_staged *staged = &pipeline->definition->spec->staged;
@@ -77,16 +77,17 @@ static int refuse_unnamed(const char *name, const struct stg_lane *lane,
         err, -STAGER_FAILED_PRECONDITION,
         "pipeline %s has commits, the last one with tag %s at pass %" PRIu64
         ", position %" PRIu64
-        ", and this open says nothing of them: give the tag of the checkpoint that was "
-        "loaded (resume=\"tag:%s\"), its state, resume=\"start\" if none was loaded, or "
-        "resume=\"current\" for the last commit; `stagerctl commits %s` lists them, and "
-        "`stagerctl delete` forgets them",
+        ", and this open names neither a commit nor a state: give the tag of the "
+        "checkpoint that was loaded (resume=\"tag:%s\"), its state, resume=\"start\" if "
+        "none was loaded, or resume=\"current\" for the last commit; `stagerctl commits "
+        "%s` lists them, and `stagerctl delete` deletes them with the pipeline",
         name, lane->last->tag, lane->last->pass, lane->last->position, lane->last->tag,
         name);
 }
 
-/* The commits of the pipeline and those of its clients are of different lanes: a change
- * of delivery or num_clients must not lead back to the start silently. */
+/* Refuses an open without commits if another kind of lane has some: those of the pipeline
+ * and those of its clients are of different lanes, and a change of delivery or
+ * num_clients must not lead back to the start silently. */
 static int check_other_lanes(const char *name, const struct stg_commits *commits,
                              const char *lane, struct stg_err *err)
 {
@@ -99,7 +100,8 @@ static int check_other_lanes(const char *name, const struct stg_commits *commits
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
                    "pipeline %s has commits of another delivery or num_clients, the last "
                    "one with tag %s, and none of this one: give the state of the "
-                   "checkpoint that was loaded (`stagerctl delete` forgets the commits)",
+                   "checkpoint that was loaded (`stagerctl delete` deletes the commits "
+                   "with the pipeline)",
                    name, other->last->tag);
 }
 
@@ -382,7 +384,7 @@ static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
     return 0;
 }
 
-/* The oldest entries of a list that is too long for one message go. */
+/* Leaves out the oldest entries of a list that is too long for one message. */
 static void shorten(struct stg_reply *reply)
 {
     static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
