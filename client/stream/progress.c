@@ -118,6 +118,13 @@ static void turn_to(struct stager_stream *stream, uint64_t pass)
     stream->state.start = (struct stg_pass_place){0};
 }
 
+/* Returns whether the stream has states: else no set of items is needed, which costs time
+ * if they come in no order. */
+static bool has_states(const struct stager_stream *stream)
+{
+    return stream->irreproducible[0] == '\0' || stream->is_approximate;
+}
+
 /* An item of a split, which begins behind `begin` items: those may be another client's.
  */
 static void take_item(struct stager_stream *stream, const struct stg_stream_place *at,
@@ -135,7 +142,7 @@ static void take_item(struct stager_stream *stream, const struct stg_stream_plac
     stream->is_partial = false;
     if (begin >= end)
         begin = end - (end > 0);
-    if (stream->taken_err.code == 0)
+    if (stream->taken_err.code == 0 && has_states(stream))
         stg_taken_add(&stream->taken, begin, end, &stream->taken_err);
 }
 
@@ -336,7 +343,7 @@ int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_s
     if (stream->state.steps[0] == '\0')
         return stg_client_outdated(stream->client, "sends no positions", err);
     take_noted(stream);
-    if (stream->irreproducible[0] != '\0' && !stream->is_approximate)
+    if (!has_states(stream))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "the batches of pipeline %s are not the same in every run: %s; a "
                        "state would resume at other rows (resume=\"approximate\" allows "

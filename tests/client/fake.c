@@ -144,6 +144,7 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .device_bytes = fake->device_bytes,
                               .device_number = fake->device_number,
                               .device_uuid = fake->device_uuid,
+                              .irreproducible = fake->irreproducible,
                               .pipeline = fake->pipeline};
     struct stg_reply late = {
         .id = request->id + 1000, .code = -STAGER_INTERNAL, .text = "late"};

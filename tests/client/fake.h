@@ -44,6 +44,7 @@ struct fake {
     unsigned n_doorbells; /* doorbells before each reply */
     bool unsealed;        /* the segment can shrink */
     const struct stg_pipeline_spec *pipeline;
+    const char *irreproducible;
     struct stg_schema boundary;
     bool stays_silent;       /* at open: closes the socket instead of replying */
     uint64_t device_bytes;   /* for memory on a device; n_fds is then 4 */

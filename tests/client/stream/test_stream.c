@@ -445,6 +445,43 @@ static void a_ready_batch_costs_no_system_call(void)
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
+/* Publishes the items of a split that this client takes, the first one in the last place.
+ */
+static void publish_backwards(struct fake *fake, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t item = 2 * (n - i);
+        struct stg_stream_place at = {.place = {.elements = item, .items = item}};
+        stg_ring_place(&fake->ring, &at);
+        fake_publish(fake, (uint32_t)i, i, 0, 1);
+        struct stg_batch_header *header =
+            (struct stg_batch_header *)(fake->segment + i * fake->slot_bytes);
+        header->before = (struct stg_pass_place){.elements = item - 1, .items = item - 1};
+    }
+}
+
+/* Each item would cost a walk over all ranges of the set. */
+static void a_stream_without_states_keeps_no_set_of_items(void)
+{
+    for (int has_states = 0; has_states < 2; has_states++) {
+        struct stg_pipeline_spec spec = {
+            .name = "fake", .staged = {.delivery = STG_DELIVERY_SPLIT, .num_clients = 2}};
+        struct fake fake = {0};
+        fake_start(&fake);
+        fake.pipeline = &spec;
+        fake.irreproducible = has_states ? NULL : "deterministic: false";
+        struct stager_stream *stream = fake_open(&fake, NULL);
+        publish_backwards(&fake, 8);
+        for (int i = 0; i < 8; i++) {
+            struct stager_batch *batch;
+            CHECK_INT(stager_next(stream, -1, &batch), 0);
+            stager_release(batch);
+        }
+        CHECK_INT(stream->taken.n > 0, has_states);
+        fake_finish(&fake, stream);
+    }
+}
+
 static const struct stg_test tests[] = {
     TEST(a_batch_is_a_view_of_shared_memory),
     TEST(a_tensor_that_is_not_there_is_not_found),
@@ -463,6 +500,7 @@ static const struct stg_test tests[] = {
     TEST(writes_to_a_copy_are_private_and_discarded_at_release),
     TEST(a_pinned_stream_keeps_its_memory_after_the_last_release),
     TEST(a_ready_batch_costs_no_system_call),
+    TEST(a_stream_without_states_keeps_no_set_of_items),
 };
 
 TEST_MAIN(tests)
