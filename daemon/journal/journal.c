@@ -112,7 +112,10 @@ const char *stg_journal_problem(const struct stg_journal *journal)
 
 bool stg_journal_is_busy(const struct stg_journal *journal)
 {
-    return journal->first != NULL;
+    const struct journal_job *job = journal->first;
+    while (job != NULL && job->commit == NULL)
+        job = job->next;
+    return job != NULL;
 }
 
 /* ---- judging ---- */

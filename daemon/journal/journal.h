@@ -42,7 +42,8 @@ const struct stg_commits *stg_journal_commits(const struct stg_journal *journal)
 /* Returns why the last write failed; "": it did not. */
 const char *stg_journal_problem(const struct stg_journal *journal);
 
-/* Returns whether a commit, or a new attempt, waits for the disk. */
+/* Returns whether a commit waits for the disk. A new attempt is valid before it is there.
+ */
 bool stg_journal_is_busy(const struct stg_journal *journal);
 
 /* Begins an attempt of the lane and returns its number; 0: out of memory. It is written

@@ -584,6 +584,24 @@ static void commits_of_one_tag_at_once_have_some_order(void)
     stop(&daemon);
 }
 
+/* Else the clients of a broadcast would open one fsync after the other. */
+static void an_attempt_that_waits_for_the_disk_delays_no_open(void)
+{
+    struct daemon daemon;
+    start(&daemon);
+    ask(&daemon, "a", 1, stg_journal_begin(daemon.journal, ""));
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    uint64_t attempt = stg_journal_begin(daemon.journal, "");
+    CHECK_INT(daemon.n_working, 1);
+    CHECK(!stg_journal_is_busy(daemon.journal));
+    ask(&daemon, "b", 2, attempt);
+    CHECK(stg_journal_is_busy(daemon.journal));
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK(!stg_journal_is_busy(daemon.journal));
+    CHECK_INT(daemon.answers.codes[1], 0);
+    stop(&daemon);
+}
+
 static void a_new_attempt_fences_the_older_ones_over_a_restart(void)
 {
     struct daemon daemon;
@@ -779,6 +797,7 @@ static const struct stg_test tests[] = {
     TEST(a_full_disk_is_an_error_of_the_commit_alone),
     TEST(a_folder_that_may_not_be_written_is_named),
     TEST(commits_of_one_tag_at_once_have_some_order),
+    TEST(an_attempt_that_waits_for_the_disk_delays_no_open),
     TEST(a_new_attempt_fences_the_older_ones_over_a_restart),
     TEST(a_commit_whose_answer_was_lost_is_committed_again),
     TEST(a_journal_that_was_removed_stays_so),
