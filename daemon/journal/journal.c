@@ -178,9 +178,10 @@ static void write_record(uv_work_t *work)
                                      job->n_all, &job->err);
 }
 
+/* Logs a problem once, however often the trainer commits again. */
 static void note_result(struct stg_journal *journal, const struct stg_err *err)
 {
-    if (err->code < 0)
+    if (err->code < 0 && strcmp(journal->problem, err->text) != 0)
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", journal->name, err->text);
     snprintf(journal->problem, sizeof(journal->problem), "%s",
              err->code < 0 ? err->text : "");

@@ -545,8 +545,11 @@ class Trouble(Case):
                 before = self.tags()
                 taken = values(stream, 1)
                 self.rule(flag, rule)
-                with self.assertRaisesRegex(error, f"{self.name}.journal: {text}"):
-                    stream.commit(stream.state_dict(), rule[2:])
+                for _ in range(2):
+                    with self.assertRaisesRegex(error, f"{self.name}.journal: {text}"):
+                        stream.commit(stream.state_dict(), rule[2:])
+                self.assertTrue(self.daemon.wait_for_log(f"{self.name}.journal: {text}"))
+                self.assertEqual(self.daemon.log().count(f"{self.name}.journal: {text}"), 1)
                 self.assertEqual(self.tags(), before)
                 self.assertIn(text, stager.status(self.name)["commit_problem"])
                 self.assertIn("warning: no commit is stored", self.daemon.ctl("status", self.name).decode())
