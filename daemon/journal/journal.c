@@ -10,6 +10,10 @@
 #include "core/log.h"
 #include "daemon/journal/file.h"
 
+/* Workers that write at once. A disk that hangs leaves the other ones of libuv to the
+ * stages. */
+#define MAX_WRITERS 2
+
 /* A record that waits, or is written. */
 struct journal_job {
     struct journal_job *next;
@@ -34,7 +38,8 @@ struct stg_journal {
     struct stg_err unreadable; /* code 0: the file was read */
     char problem[STG_ERR_TEXT_BYTES];
     struct journal_job *first, *last; /* the first one is at work if is_working */
-    bool is_working;
+    bool is_working;                  /* or it waits for a worker */
+    struct stg_journal *next_waiting;
     uv_work_t work;
 };
 
@@ -216,13 +221,42 @@ static void take_over(struct stg_journal *journal, struct journal_job *job)
 
 static void wrote_record(uv_work_t *work, int status);
 
+static void begin_work(struct stg_journal *journal)
+{
+    journal->config.writers->n++;
+    uv_queue_work(journal->config.loop, &journal->work, write_record, wrote_record);
+}
+
+/* Writes the first job, at once or in its turn. */
 static void write_first(struct stg_journal *journal)
 {
+    struct stg_journal_writers *writers = journal->config.writers;
     journal->is_working = true;
     journal->n_refs++;
-    ++*journal->config.n_working;
     journal->work.data = journal;
-    uv_queue_work(journal->config.loop, &journal->work, write_record, wrote_record);
+    journal->next_waiting = NULL;
+    if (writers->n < MAX_WRITERS) {
+        begin_work(journal);
+        return;
+    }
+    if (writers->last != NULL)
+        writers->last->next_waiting = journal;
+    else
+        writers->first = journal;
+    writers->last = journal;
+}
+
+/* The next journal has the worker. */
+static void end_work(struct stg_journal_writers *writers)
+{
+    struct stg_journal *next = writers->first;
+    writers->n--;
+    if (next == NULL)
+        return;
+    writers->first = next->next_waiting;
+    if (writers->first == NULL)
+        writers->last = NULL;
+    begin_work(next);
 }
 
 /* Returns whether the job is written again, with the text of the table. */
@@ -243,7 +277,7 @@ static void wrote_record(uv_work_t *work, int status)
     struct stg_journal *journal = work->data;
     struct journal_job *job = journal->first;
     journal->is_working = false;
-    --*journal->config.n_working;
+    end_work(journal->config.writers);
     if (!write_again(journal, job)) {
         note_result(journal, &job->err);
         if (job->err.code == 0 && job->commit != NULL)

@@ -16,10 +16,17 @@
 
 struct stg_journal;
 
+/* The journals of a loop that workers write, and a queue of those that wait for a worker.
+ * Zeroed: none. */
+struct stg_journal_writers {
+    uint32_t n; /* workers */
+    struct stg_journal *first, *last;
+};
+
 struct stg_journal_config {
     uv_loop_t *loop;
     const char *state_dir, *name; /* copied */
-    uint32_t *n_working;          /* counts the journals that a worker writes */
+    struct stg_journal_writers *writers;
     void (*changed)(void *owner); /* a write has ended */
     void *owner;
 };

@@ -356,7 +356,7 @@ static int make_journal(struct stg_catalog *catalog, const char *name,
     struct stg_journal_config config = {.loop = catalog->loop,
                                         .state_dir = catalog->settings->state_dir,
                                         .name = name,
-                                        .n_working = &catalog->n_journals,
+                                        .writers = &catalog->journals,
                                         .changed = catalog->hooks.changed,
                                         .owner = catalog->hooks.owner};
     return stg_journal_create(&config, ret, err);

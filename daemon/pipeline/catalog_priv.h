@@ -23,7 +23,7 @@ struct stg_catalog {
     uint64_t n_gone;                /* instances whose memory came back */
     struct stg_heap_trim trim;
     struct stg_priors priors; /* of smart_stage: auto */
-    uint32_t n_journals;      /* that a worker writes */
+    struct stg_journal_writers journals;
 };
 
 /* status.c: keeps the counters of an instance whose runners have ended: the next instance

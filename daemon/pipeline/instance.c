@@ -319,7 +319,7 @@ bool stg_catalog_working(const struct stg_catalog *catalog)
             i->shrinks)
             return true;
     }
-    return catalog->trim.is_running || catalog->n_journals > 0;
+    return catalog->trim.is_running || catalog->journals.n > 0;
 }
 
 bool stg_catalog_quiet(const struct stg_catalog *catalog)

@@ -512,7 +512,7 @@ static void note_change(void *arg)
 
 struct daemon {
     uv_loop_t loop;
-    uint32_t n_working;
+    struct stg_journal_writers writers;
     struct stg_journal *journal;
     struct answers answers;
 };
@@ -526,7 +526,7 @@ static void start(struct daemon *daemon)
     struct stg_journal_config config = {.loop = &daemon->loop,
                                         .state_dir = stg_test_path(""),
                                         .name = "p",
-                                        .n_working = &daemon->n_working,
+                                        .writers = &daemon->writers,
                                         .changed = note_change,
                                         .owner = &daemon->answers};
     CHECK_OK(stg_journal_create(&config, &daemon->journal, &err), err);
@@ -535,7 +535,7 @@ static void start(struct daemon *daemon)
 static void stop(struct daemon *daemon)
 {
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
-    CHECK_INT(daemon->n_working, 0);
+    CHECK_INT(daemon->writers.n, 0);
     stg_journal_unref(daemon->journal);
     uv_loop_close(&daemon->loop);
 }
@@ -584,6 +584,38 @@ static void commits_of_one_tag_at_once_have_some_order(void)
     stop(&daemon);
 }
 
+static void a_disk_that_hangs_takes_two_workers(void)
+{
+    struct daemon daemon;
+    struct stg_journal *own, *journals[5];
+    struct stg_err err = {0};
+    start(&daemon);
+    own = daemon.journal;
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "p%d", i);
+        struct stg_journal_config config = {.loop = &daemon.loop,
+                                            .state_dir = stg_test_path(""),
+                                            .name = name,
+                                            .writers = &daemon.writers,
+                                            .changed = note_change,
+                                            .owner = &daemon.answers};
+        CHECK_OK(stg_journal_create(&config, &journals[i], &err), err);
+        daemon.journal = journals[i];
+        ask(&daemon, "a", 1, 1);
+    }
+    CHECK_INT(daemon.writers.n, 2);
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK_INT(daemon.answers.n, 5);
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(daemon.answers.codes[i], 0);
+        stg_journal_unref(journals[i]);
+    }
+    CHECK(daemon.writers.first == NULL && daemon.writers.last == NULL);
+    daemon.journal = own;
+    stop(&daemon);
+}
+
 /* Else the clients of a broadcast would open one fsync after the other. */
 static void an_attempt_that_waits_for_the_disk_delays_no_open(void)
 {
@@ -592,7 +624,7 @@ static void an_attempt_that_waits_for_the_disk_delays_no_open(void)
     ask(&daemon, "a", 1, stg_journal_begin(daemon.journal, ""));
     uv_run(&daemon.loop, UV_RUN_DEFAULT);
     uint64_t attempt = stg_journal_begin(daemon.journal, "");
-    CHECK_INT(daemon.n_working, 1);
+    CHECK_INT(daemon.writers.n, 1);
     CHECK(!stg_journal_is_busy(daemon.journal));
     ask(&daemon, "b", 2, attempt);
     CHECK(stg_journal_is_busy(daemon.journal));
@@ -699,7 +731,7 @@ static int commit_and_read(void *owner)
     struct stg_journal_config config = {.loop = &daemon.loop,
                                         .state_dir = owner,
                                         .name = "p",
-                                        .n_working = &daemon.n_working,
+                                        .writers = &daemon.writers,
                                         .changed = note_change,
                                         .owner = &daemon.answers};
     struct stg_journal_request request = {.lane = "",
@@ -732,7 +764,7 @@ static int create(void *owner)
     struct stg_journal_config config = {.loop = &daemon.loop,
                                         .state_dir = owner,
                                         .name = "p",
-                                        .n_working = &daemon.n_working,
+                                        .writers = &daemon.writers,
                                         .changed = note_change,
                                         .owner = &daemon.answers};
     uv_loop_init(&daemon.loop);
@@ -797,6 +829,7 @@ static const struct stg_test tests[] = {
     TEST(a_full_disk_is_an_error_of_the_commit_alone),
     TEST(a_folder_that_may_not_be_written_is_named),
     TEST(commits_of_one_tag_at_once_have_some_order),
+    TEST(a_disk_that_hangs_takes_two_workers),
     TEST(an_attempt_that_waits_for_the_disk_delays_no_open),
     TEST(a_new_attempt_fences_the_older_ones_over_a_restart),
     TEST(a_commit_whose_answer_was_lost_is_committed_again),
