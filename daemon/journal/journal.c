@@ -323,13 +323,30 @@ static void enqueue(struct stg_journal *journal, struct journal_job *job)
 
 /* ---- entry points ---- */
 
+/* Returns the attempt of that lane that waits, and is not in a line yet; NULL: none. */
+static struct journal_job *find_attempt(const struct stg_journal *journal,
+                                        const char *lane)
+{
+    struct journal_job *job = journal->first;
+    if (job != NULL && journal->is_working)
+        job = job->next;
+    while (job != NULL && (job->commit != NULL || strcmp(job->lane, lane) != 0))
+        job = job->next;
+    return job;
+}
+
 uint64_t stg_journal_begin(struct stg_journal *journal, const char *name)
 {
     struct stg_lane *lane = stg_commits_lane(&journal->commits, name);
     if (lane == NULL)
         return 0;
     uint64_t attempt = stg_lane_begin(&journal->commits, lane);
-    struct journal_job *job = lane->n > 0 ? calloc(1, sizeof(*job)) : NULL;
+    struct journal_job *job = find_attempt(journal, name);
+    if (job != NULL) { /* commits behind it are of this attempt, or are refused */
+        job->attempt = attempt;
+        return attempt;
+    }
+    job = lane->n > 0 ? calloc(1, sizeof(*job)) : NULL;
     if (job != NULL) {
         snprintf(job->lane, sizeof(job->lane), "%s", name);
         job->attempt = attempt;

@@ -634,6 +634,25 @@ static void an_attempt_that_waits_for_the_disk_delays_no_open(void)
     stop(&daemon);
 }
 
+/* A client that opens again and again must not fill the memory if the disk hangs. */
+static void attempts_that_wait_for_the_disk_are_one_record(void)
+{
+    struct daemon daemon;
+    uint64_t attempt = 0;
+    start(&daemon);
+    ask(&daemon, "a", 1, stg_journal_begin(daemon.journal, ""));
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK_INT(daemon.answers.n_changed, 1);
+    for (int i = 0; i < 100; i++)
+        attempt = stg_journal_begin(daemon.journal, "");
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK_INT(daemon.answers.n_changed, 3); /* the first one, and the last one */
+    stop(&daemon);
+    start(&daemon);
+    CHECK_INT(lane_of(&daemon)->attempt, attempt);
+    stop(&daemon);
+}
+
 static void a_new_attempt_fences_the_older_ones_over_a_restart(void)
 {
     struct daemon daemon;
@@ -831,6 +850,7 @@ static const struct stg_test tests[] = {
     TEST(commits_of_one_tag_at_once_have_some_order),
     TEST(a_disk_that_hangs_takes_two_workers),
     TEST(an_attempt_that_waits_for_the_disk_delays_no_open),
+    TEST(attempts_that_wait_for_the_disk_are_one_record),
     TEST(a_new_attempt_fences_the_older_ones_over_a_restart),
     TEST(a_commit_whose_answer_was_lost_is_committed_again),
     TEST(a_journal_that_was_removed_stays_so),
