@@ -285,7 +285,7 @@ struct stager_stream_info {
 #define STAGER_STATE_BYTES 32768
 
 /* Writes the state of the stream: where it is after the batches that stager_next has
- * returned. The text is JSON with a NUL. Makes no system call. A state loads into any
+ * returned. The text is JSON with a NUL. Sends no request. A state loads into any
  * number of clients, with other batch sizes, threads and capacities; the pipeline and
  * the files of the pass must be the same. Under round_robin all clients have the same
  * state at the same step. Under split each of several clients has a state of what it
@@ -296,6 +296,8 @@ struct stager_stream_info {
  *     several clients share a split.
  *   RESOURCE_EXHAUSTED: one of several clients of a split took its items in more ranges
  *     than a state has room for.
+ *   UNAVAILABLE: stagerd ended, or was stopped, while it wrote what the state of one of
+ *     several clients of a split needs.
  *   INVALID_ARGUMENT: the text needs more than `bytes`. */
 int stager_state(struct stager_stream *stream, char *buf, size_t bytes);
 

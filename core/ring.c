@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/ring.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "core/status.h"
@@ -9,7 +10,10 @@
 #define VERSION ((uint32_t)STG_LAYOUT_MAJOR << 16 | STG_LAYOUT_MINOR)
 
 #define N_SHARING (sizeof(struct stg_sharing) / sizeof(uint64_t))
-/* The daemon died while it wrote. */
+/* Reads of what the daemon is writing: a writer that was preempted gets the processor
+ * after the first ones; one that does not end within all of them has died, or is stopped.
+ */
+#define FIRST_READS 1000u
 #define MOST_READS 1000000u
 
 static_assert((STG_RING_ENTRIES & (STG_RING_ENTRIES - 1)) == 0, "cursors wrap at 2^64");
@@ -309,24 +313,26 @@ void stg_ring_data(const struct stg_ring_reader *reader, uint64_t pass,
     *ret = of->pass == pass + 1 ? of->data : (struct stg_data_identity){0};
 }
 
-bool stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret)
+int stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret)
 {
     const struct stg_ring_page *page = reader->page;
     uint64_t words[N_SHARING];
     for (unsigned i = 0; i < MOST_READS; i++) {
         uint64_t n = atomic_load_explicit(&page->shared, memory_order_acquire);
         if (n == 0)
-            return false;
+            return -STAGER_NOT_FOUND;
         for (size_t k = 0; k < N_SHARING; k++)
             words[k] = atomic_load_explicit(&page->sharing[k], memory_order_relaxed);
         atomic_thread_fence(memory_order_acquire);
         if (n % 2 == 0 &&
             atomic_load_explicit(&page->shared, memory_order_relaxed) == n) {
             memcpy(ret, words, sizeof(words));
-            return true;
+            return 0;
         }
+        if (i >= FIRST_READS)
+            sched_yield();
     }
-    return false;
+    return -STAGER_UNAVAILABLE;
 }
 
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few)

@@ -275,13 +275,24 @@ static void catch_up(struct stager_stream *stream, const struct stg_sharing *sha
              &(struct stg_stream_place){.pass = sharing->pass, .place = sharing->start});
 }
 
+static int refuse_sharing(const struct stager_stream *stream, int code,
+                          struct stg_err *err)
+{
+    if (code == -STAGER_NOT_FOUND)
+        return stg_client_outdated(stream->client, "sends no numbers of consumers", err);
+    return stg_err(err, -STAGER_UNAVAILABLE,
+                   "stagerd does not finish writing the numbers of consumers: it has "
+                   "ended, or is stopped; try again");
+}
+
 /* One of several clients of a split. */
 static int state_of_consumer(struct stager_stream *stream, bool is_ahead,
                              struct stg_state *ret, struct stg_err *err)
 {
     struct stg_sharing sharing;
-    if (!stg_ring_sharing(&stream->ring, &sharing))
-        return stg_client_outdated(stream->client, "sends no numbers of consumers", err);
+    int rc = stg_ring_sharing(&stream->ring, &sharing);
+    if (rc < 0)
+        return refuse_sharing(stream, rc, err);
     catch_up(stream, &sharing, is_ahead);
     if (stream->is_partial)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
@@ -299,7 +310,7 @@ static int state_of_consumer(struct stager_stream *stream, bool is_ahead,
         state->start = sharing.start;
     }
     name_client(stream->client_id, state->client);
-    int rc = stg_taken_write(&stream->taken, state->taken, err);
+    rc = stg_taken_write(&stream->taken, state->taken, err);
     if (rc == 0)
         rc = stg_taken_write(&stream->before, state->before, err);
     if (rc < 0)

@@ -125,16 +125,18 @@ static void what_a_consumer_says_is_read_as_a_whole(void)
     struct pair p = pair_make();
     struct stg_sharing sharing = {0};
     pthread_t thread;
-    CHECK(!stg_ring_sharing(&p.take, &sharing));
+    CHECK_INT(stg_ring_sharing(&p.take, &sharing), -STAGER_NOT_FOUND);
     CHECK_INT(pthread_create(&thread, NULL, share_often, &p), 0);
     while (sharing.run < N_SHARED) {
         uint64_t last = sharing.run;
-        if (!stg_ring_sharing(&p.take, &sharing))
+        if (stg_ring_sharing(&p.take, &sharing) < 0)
             continue;
         CHECK(sharing.run >= last);
         CHECK(sharing.pass == sharing.run && sharing.start.items == sharing.run);
     }
     pthread_join(thread, NULL);
+    atomic_fetch_add(&p.out.page->shared, 1); /* and dies */
+    CHECK_INT(stg_ring_sharing(&p.take, &sharing), -STAGER_UNAVAILABLE);
     pair_free(&p);
 }
 
