@@ -147,7 +147,7 @@ struct stg_pass_place {
     uint64_t epoch;
     uint64_t index;
     uint32_t passed;
-    uint32_t has_errors; /* 0: no step has met an error so far */
+    uint32_t errors_from; /* struct stg_position, errors; 0: no step has met one so far */
 };
 static_assert(sizeof(struct stg_pass_place) == 40, "ABI");
 

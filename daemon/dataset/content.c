@@ -118,26 +118,34 @@ static int mix_file(const struct stg_dataset *dataset, const char *file, struct 
 }
 
 /* by_name: a file of unknown version counts by its name. */
+static int mix_files(const struct stg_iter *iter, bool by_name, struct sum *sum,
+                     struct stg_err *err)
+{
+    const struct stg_dataset *dataset = iter->dataset;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < dataset->n_files; i++) {
+        const char *file = stg_dataset_file(dataset, i);
+        rc = stg_iter_stopped(iter, err);
+        if (rc == 0)
+            rc = mix_file(dataset, file, sum, err);
+        if (rc == 1 && by_name) {
+            mix_string(sum, file);
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
 static int content_by(const uint64_t *key, const struct stg_iter *iter, bool by_name,
                       struct stg_content *ret, struct stg_err *err)
 {
-    const struct stg_dataset *dataset = iter->dataset;
-    struct sum steps = {key, dataset->vocabularies}, files = {key, dataset->n_files};
+    struct sum steps = {key, iter->dataset->vocabularies};
+    struct sum files = {key, iter->dataset->n_files};
     mix_iter(&steps, iter);
-    for (uint32_t i = 0; i < dataset->n_files; i++) {
-        const char *file = stg_dataset_file(dataset, i);
-        int rc = stg_iter_stopped(iter, err);
-        if (rc == 0)
-            rc = mix_file(dataset, file, &files, err);
-        if (rc == 1 && by_name) {
-            mix_string(&files, file);
-            rc = 0;
-        }
-        if (rc != 0)
-            return rc;
-    }
-    *ret = (struct stg_content){.steps = steps.value, .files = files.value};
-    return 0;
+    int rc = mix_files(iter, by_name, &files, err);
+    if (rc == 0)
+        *ret = (struct stg_content){.steps = steps.value, .files = files.value};
+    return rc;
 }
 
 int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
@@ -147,9 +155,30 @@ int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
                       err);
 }
 
+static const uint64_t lasting_key[2] = {0x7374616765722d63ull, 0x616368652d6b6579ull};
+
 int stg_content_lasting(const struct stg_iter *iter, struct stg_content *ret,
                         struct stg_err *err)
 {
-    static const uint64_t key[2] = {0x7374616765722d63ull, 0x616368652d6b6579ull};
-    return content_by(key, iter, true, ret, err);
+    return content_by(lasting_key, iter, true, ret, err);
+}
+
+int stg_content_of_pass(const struct stg_iter *iter, struct stg_content *ret,
+                        struct stg_err *err)
+{
+    struct stg_dataset *dataset = iter->dataset;
+    struct sum steps = {lasting_key, dataset->vocabularies};
+    struct sum files = {lasting_key, dataset->n_files};
+    int rc = 0;
+    mix_iter(&steps, iter);
+    pthread_mutex_lock(&dataset->versions.lock);
+    if (!dataset->versions.are_known) {
+        dataset->versions.rc = mix_files(iter, false, &files, err);
+        dataset->versions.sum = files.value;
+        dataset->versions.are_known = true;
+    }
+    rc = dataset->versions.rc;
+    *ret = (struct stg_content){.steps = steps.value, .files = dataset->versions.sum};
+    pthread_mutex_unlock(&dataset->versions.lock);
+    return rc;
 }

@@ -21,4 +21,9 @@ int stg_content_of(const struct stg_iter *iter, struct stg_content *ret,
 int stg_content_lasting(const struct stg_iter *iter, struct stg_content *ret,
                         struct stg_err *err);
 
+/* Computes the same as stg_content_lasting, but asks for the versions of the files once
+ * in a pass, and returns 1 if one is unknown. Any thread. */
+int stg_content_of_pass(const struct stg_iter *iter, struct stg_content *ret,
+                        struct stg_err *err);
+
 #endif

@@ -35,6 +35,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
     dataset->n_sharing = 1;
     stg_position_queue_init(&dataset->positions);
     stg_bump_init(&dataset->bump, 0);
+    pthread_mutex_init(&dataset->versions.lock, NULL);
     dataset->fingerprint = spec->fingerprint;
     int rc = stg_quota_create(env->buffer_bytes, &dataset->quota);
     if (rc < 0) {
@@ -69,6 +70,7 @@ void stg_dataset_destroy(struct stg_dataset *dataset)
     stg_bump_finish(&dataset->bump);
     stg_quota_unref(dataset->quota);
     stg_position_queue_finish(&dataset->positions);
+    pthread_mutex_destroy(&dataset->versions.lock);
     free(dataset);
 }
 
@@ -81,7 +83,7 @@ static void set_position(struct stg_dataset *dataset, struct stg_block *block)
     block->position = (struct stg_position){
         .items = items,
         .elements = items,
-        .errors = atomic_load_explicit(&dataset->n_errors, memory_order_relaxed)};
+        .errors = atomic_load_explicit(&dataset->errors_from, memory_order_relaxed)};
     if (dataset->tells)
         stg_position_pop(&dataset->positions, &block->position);
 }
@@ -126,10 +128,10 @@ static int seek(struct stg_dataset *dataset, const struct stg_position *position
 {
     uint64_t n_items;
     dataset->goal = dataset->tells ? position : NULL;
-    dataset->is_clean = position->errors == 0;
+    dataset->clean_below = position->errors == 0 ? UINT32_MAX : position->errors;
     int rc = stg_iter_skip(dataset->last, position->items, &n_items, err);
     dataset->goal = NULL;
-    dataset->is_clean = false;
+    dataset->clean_below = 0;
     if (rc < 0)
         return rc;
     if (dataset->tells && dataset->n_reached < position->elements)
@@ -153,7 +155,7 @@ int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *pos
         return dataset->failed;
     }
     dataset->n_items = position->items;
-    atomic_fetch_add_explicit(&dataset->n_errors, position->errors, memory_order_relaxed);
+    stg_dataset_met_error(dataset, position->errors);
     return 0;
 }
 

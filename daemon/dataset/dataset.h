@@ -33,9 +33,10 @@ struct stg_position {
     uint64_t items;    /* that the pass has yielded, errors included */
     uint64_t elements; /* up to the first that is in no item yet */
     uint64_t passed;   /* errors after that one which were items already */
-    /* Not 0 if any step has met an error so far, also one that it dropped. 0 lets a seek
-     * skip what may fail: it has not. */
-    uint64_t errors;
+    /* 0: no step has met an error so far. Else the least depth of a step (the source has
+     * 1) that has yielded one, also if a step behind it has dropped it. A seek skips what
+     * may fail in the steps before that: it has not. */
+    uint32_t errors;
 };
 
 /* A block: n_records records of the step's schema. Before `batch` a record is one row;
@@ -97,6 +98,7 @@ struct stg_dataset_env {
     uint64_t pass;           /* from 0: reshuffles differ by it */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
+    bool notes_marks;      /* stores where steps stand (marks/); for a reproducible run */
     const struct stg_fund *fund; /* source of those bytes, as needed; or NULL */
     const struct stg_adviser
         *adviser;               /* of what to raise where they do not do; or NULL */

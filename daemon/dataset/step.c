@@ -110,7 +110,22 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
     }
     *iter = (struct stg_iter){
         .impl = impl, .input = input, .dataset = dataset, .step = step, .schema = schema};
+    for (; input != NULL; input = input->sibling) {
+        iter->depth = input->depth > iter->depth ? input->depth : iter->depth;
+        iter->varies |= input->varies;
+    }
+    iter->depth++;
     return iter;
+}
+
+void stg_dataset_met_error(struct stg_dataset *dataset, uint32_t depth)
+{
+    uint32_t now = atomic_load_explicit(&dataset->errors_from, memory_order_relaxed);
+    while (depth != 0 && (now == 0 || depth < now) &&
+           !atomic_compare_exchange_weak_explicit(&dataset->errors_from, &now, depth,
+                                                  memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
 }
 
 void stg_iter_trace(struct stg_iter *iter, uint64_t began_ns,

@@ -7,6 +7,7 @@
 #ifndef STG_DAEMON_STEP_H
 #define STG_DAEMON_STEP_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/trace.h"
@@ -45,10 +46,10 @@ struct stg_iter_impl {
      * it produces none of those n; it must not produce any while the dataset has a goal.
      * NULL: it produces them (stg_iter_replay). See stg_iter_is_clean. */
     int (*skip)(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
-    /* Returns whether the number of records that follow is known without producing any.
-     * Sets *ret to it if it is less than `most`, else to `most` or more. A source counts
-     * its errors too; all others are asked only where stg_iter_is_clean. NULL: unknown.
-     */
+    /* Returns whether the number of records that follow in this iteration is known
+     * without producing any. Sets *ret to it if it is less than `most`, else to `most` or
+     * more. A source counts its errors too; all others are asked only where
+     * stg_iter_is_clean. NULL: unknown. */
     bool (*left)(struct stg_iter *iter, uint64_t most, uint64_t *ret);
     /* One record comes out for each that is taken, in order, also for an error. Needs
      * skip. */
@@ -77,6 +78,8 @@ struct stg_iter {
     struct stg_dataset *dataset;
     const struct stg_step *step;
     const struct stg_schema *schema; /* of what it yields */
+    uint32_t depth; /* 1: a source; else one more than the deepest of its inputs */
+    bool varies;    /* an iteration may have another number of records than the next */
     struct stg_trace_label label;
 };
 
@@ -164,6 +167,12 @@ struct stg_dataset {
     uint64_t vocabularies; /* of the content of its steps' vocabularies */
     const char **files;    /* what the steps `files` found; immutable after create */
     uint32_t n_files;
+    struct {
+        pthread_mutex_t lock; /* guards these */
+        bool are_known;
+        int rc;
+        uint64_t sum;
+    } versions;              /* of the files, in this pass: stg_content_of_pass */
     uint64_t held_bytes;     /* of files and vocabularies, on quota until the end */
     struct stg_ahead *ahead; /* what its reader will need; NULL: unknown */
     bool has_lines;          /* a record is a line of a file */
@@ -175,10 +184,12 @@ struct stg_dataset {
     struct stg_position_queue positions;
     const struct stg_position *goal; /* of a seek while it runs; NULL: none */
     uint64_t n_reached;              /* elements that the batching step found up to it */
-    _Atomic bool is_clean;           /* see stg_iter_is_clean */
-    _Atomic uint64_t n_errors;       /* not 0: a step has met an error */
-    _Atomic uint64_t n_ignored;      /* errors that ignore_errors dropped */
-    int failed;                      /* negative: sticky */
+    /* See stg_iter_is_clean: iterators whose depth is less than this. */
+    _Atomic uint32_t clean_below;
+    /* The least depth of an iterator that has yielded an error; 0: none has. */
+    _Atomic uint32_t errors_from;
+    _Atomic uint64_t n_ignored; /* errors that ignore_errors dropped */
+    int failed;                 /* negative: sticky */
     struct stg_err failure;
     struct {
         _Atomic uint64_t n_built, n_found, bytes;
@@ -228,6 +239,9 @@ void stg_iter_destroy(struct stg_iter *iter);
 /* Implements destroy for an iterator that owns nothing else: frees it. */
 void stg_iter_free(struct stg_iter *iter);
 
+/* Notes that an iterator of that depth has yielded an error; depth 0: none has. */
+void stg_dataset_met_error(struct stg_dataset *dataset, uint32_t depth);
+
 /* Calls impl.next. Traces it as a span, and records the step as the current activity. */
 static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
                                 struct stg_block **ret, struct stg_err *err)
@@ -243,7 +257,7 @@ static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
     if (activity != NULL)
         atomic_store_explicit(&activity->step, before, memory_order_relaxed);
     if (rc == 0 && (*ret)->error.code != 0)
-        atomic_fetch_add_explicit(&iter->dataset->n_errors, 1, memory_order_relaxed);
+        stg_dataset_met_error(iter->dataset, iter->depth);
     if (began != 0)
         stg_iter_trace(iter, began, rc == 0 ? *ret : NULL);
     return rc;
@@ -259,12 +273,19 @@ int stg_iter_unexpected(const struct stg_block *error, struct stg_err *err);
 /* Calls impl.left. */
 bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret);
 
-/* Returns whether nothing that is skipped now is an error, nor made of one: the run that
- * the position comes from has met none. A step for which an error is not a record like
- * any other (take does not count it, batch lets it pass) skips its input only then. */
+/* Returns whether nothing that is skipped now is an error, nor made of one: in the run
+ * that the position comes from, neither this iterator nor one that it pulls from has
+ * yielded any. A step for which an error is not a record like any other (take does not
+ * count it, batch lets it pass) skips its input only then. */
 static inline bool stg_iter_is_clean(const struct stg_iter *iter)
 {
-    return iter->dataset->is_clean;
+    return iter->depth < iter->dataset->clean_below;
+}
+
+/* Returns whether any iterator of the dataset has yielded an error in this pass. */
+static inline bool stg_iter_has_errors(const struct stg_iter *iter)
+{
+    return atomic_load_explicit(&iter->dataset->errors_from, memory_order_relaxed) != 0;
 }
 
 /* Call impl.count and impl.seek. */

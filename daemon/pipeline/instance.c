@@ -409,6 +409,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
         .first_number = private_run ? 0 : pipeline->next_number,
         .first_pass = private_run ? 0 : pipeline->next_pass,
+        .is_reproducible = definition->irreproducible == NULL,
         .instance = catalog->instance_id,
         .uid = definition->applier.uid,
         .gid = definition->applier.gid,

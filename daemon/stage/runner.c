@@ -409,7 +409,7 @@ static int seek(struct stg_stage *stage, const struct stg_state *start,
     struct stg_position position = {.items = start->place.items,
                                     .elements = start->place.elements,
                                     .passed = start->place.passed,
-                                    .errors = start->place.has_errors};
+                                    .errors = start->place.errors_from};
     if (rc == 0 && position.items > 0)
         rc = stg_dataset_seek(runners->dataset, &position, err);
     runners->pull_place = start->place;
@@ -473,6 +473,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .n_groups = stage->config.n_groups,
         .pass = pass,
         .buffer_bytes = stage->plan.buffer_bytes,
+        .notes_marks = stage->config.is_reproducible,
         .fund = stg_stage_fund(stage, &fund),
         .adviser = &adviser,
         .trace = stage->config.trace,
@@ -497,7 +498,7 @@ static struct stg_pass_place place_of(const struct stg_work *work)
                                    .index = work->index + 1,
                                    .passed = passed < UINT32_MAX ? (uint32_t)passed
                                                                  : UINT32_MAX,
-                                   .has_errors = position->errors != 0};
+                                   .errors_from = position->errors};
 }
 
 static int next_element(struct stg_runners *runners, struct stg_work *work,

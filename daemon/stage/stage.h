@@ -54,9 +54,10 @@ struct stg_stage_config {
     size_t n_groups;
     struct stg_container *container; /* of the dataset; NULL: none */
     enum stg_delivery delivery;
-    uint64_t batch_size; /* that a state counts items with; 0: none */
-    bool private_run;    /* ends with its client, regardless of keep_warm and
-                            reconnect_grace_millis */
+    uint64_t batch_size;  /* that a state counts items with; 0: none */
+    bool is_reproducible; /* a run gives the same items from a position on */
+    bool private_run;     /* ends with its client, regardless of keep_warm and
+                             reconnect_grace_millis */
     bool warm; /* the first pass begins without a client, and waits for the first one */
     uint32_t num_clients;
     struct stg_budget *budget;

@@ -162,7 +162,7 @@ static void the_pages_have_their_fields_where_they_were(void)
     FIELD(stg_pass_place, epoch, 16, 8);
     FIELD(stg_pass_place, index, 24, 8);
     FIELD(stg_pass_place, passed, 32, 4);
-    FIELD(stg_pass_place, has_errors, 36, 4);
+    FIELD(stg_pass_place, errors_from, 36, 4);
     FIELD(stg_control_page, header, 0, 64);
     FIELD(stg_control_page, released, 64, 8);
     FIELD(stg_control_page, asked, 128, 8);

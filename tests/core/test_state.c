@@ -66,7 +66,7 @@ static void the_largest_state_fits(void)
     CHECK(n < STG_STATE_TEXT_BYTES);
     CHECK_INT(text[n - 1], '}');
     CHECK_OK(stg_state_read(text, n, &again, &err), err);
-    CHECK_INT(again.place.has_errors, UINT32_MAX);
+    CHECK_INT(again.place.errors_from, UINT32_MAX);
 }
 
 static void another_form_of_the_same_object_is_read(void)

@@ -146,6 +146,33 @@ class Resume(Case):
         self.assertGreater(n_kills, 3)
         self.assertEqual(got, every)
 
+    def test_a_filter_goes_on_at_its_marks_after_the_daemon_was_killed(self):
+        graph = [{"name": "three", "op": "constant", "value": 3, "dtype": "int64"},
+                 {"name": "rest", "op": "floormod", "input": ["value", "three"]},
+                 {"name": "two", "op": "constant", "value": 2, "dtype": "int64"},
+                 {"name": "is", "op": "less", "input": ["rest", "two"]}]
+        def apply(batch_size):
+            return stager.apply(json.dumps({"name": self._testMethodName[:64], "dataset": [
+                {"range": {"stop": 300000}}, {"filter": {"graph": graph, "predicate": "is"}},
+                {"shuffle": {"buffer_size": 100, "seed": 3}}, {"batch": {"batch_size": batch_size}}]}), replace=True)
+
+        name = apply(200)
+        with stager.open(name, private_run=True) as stream:
+            every = some(stream, 650, values)
+        with stager.open(name) as stream:
+            self.assertEqual(some(stream, 600, values), every[:600])
+            state = stream.state_dict()
+            self.daemon.process.kill()
+        self.daemon.process.wait()
+        folder = os.path.join(self.daemon.folder, "state", "index")
+        marks, = os.listdir(folder)     # both runs share those of the filter
+        self.assertGreater(os.path.getsize(os.path.join(folder, marks)), 64 + 8 * 48)
+        self.daemon.start()
+        for batch_size in (200, 400):   # the steps behind the filter make no difference
+            with stager.open(apply(batch_size), state=state) as stream:
+                self.assertEqual(sum(some(stream, 10000 // batch_size, values), []), sum(every[600:], []))
+        self.assertEqual(os.listdir(folder), [marks])
+
     def test_another_batch_size_goes_on_at_the_right_row(self):
         folder = self.rows()
         name = self.criteo(folder, batch_size=16)

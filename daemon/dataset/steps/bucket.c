@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "daemon/dataset/func.h"
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/steps/collect.h"
 #include "daemon/dataset/steps/padding.h"
 
 #define ASK_RECORDS 256
 
 struct bucket {
-    struct stg_pieces records; /* copies, one a block */
+    struct stg_pieces records; /* copies, one a block; position.elements: its number */
     int64_t batch_size;
     int64_t most; /* elements of a dimension when padded to the boundary; else -1 */
 };
@@ -34,7 +35,8 @@ struct buckets {
     int64_t ask;
     struct stg_func_parts parts;
     struct stg_pieces made;
-    uint64_t iteration, n_asked;
+    struct stg_marks marks;
+    uint64_t first;   /* number of the first record of the block that is added */
     size_t n_flushed; /* buckets, at the end */
     bool ended;
 };
@@ -208,6 +210,8 @@ static int add_record(struct buckets *buckets, struct stg_block *block, int64_t 
              : stg_block_gather(quota, &record, 1, "a bucket", &copy, err);
     stg_block_unref(record);
     if (rc == 0)
+        copy->position.elements = buckets->first + (uint64_t)i;
+    if (rc == 0)
         rc = stg_pieces_add(is_refused ? &buckets->made : &bucket->records, copy, err);
     if (rc < 0)
         return stg_step_prefix(buckets->iter.step, rc, err);
@@ -252,13 +256,14 @@ static int add_parts(struct buckets *buckets, const struct stg_func_call *call,
     return rc;
 }
 
+/* The block was pulled just now. */
 static int add_block(struct buckets *buckets, struct stg_block *block,
                      struct stg_err *err)
 {
+    buckets->first = buckets->marks.n_in - (uint64_t)block->n_records;
     struct stg_func_call call = {
-        .input = block, .epoch = buckets->iteration, .index = buckets->n_asked};
+        .input = block, .epoch = buckets->marks.iteration, .index = buckets->first};
     struct stg_func_part all = {.n = block->n_records};
-    buckets->n_asked += (uint64_t)block->n_records;
     if (buckets->func == NULL)
         return add_records(buckets, block, &all, &block->tensors[buckets->component], 0,
                            err);
@@ -271,6 +276,37 @@ static int add_block(struct buckets *buckets, struct stg_block *block,
     stg_func_parts_clear(&buckets->parts);
     stg_block_unref(call.output);
     return rc;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Returns the numbers of the records that wait, which the caller frees, if it is time for
+ * a mark. *ret_n: how many there are; UINT32_MAX: no mark now. */
+static uint64_t *list_held(const struct buckets *buckets, uint32_t *ret_n)
+{
+    uint64_t n = 0, *held;
+    for (size_t i = 0; i < buckets->n_buckets; i++)
+        n += (uint64_t)buckets->buckets[i].records.n_records;
+    *ret_n = 0;
+    if (n == 0)
+        return NULL;
+    *ret_n = UINT32_MAX;
+    held = stg_marks_are_due(&buckets->marks, n) ? malloc(n * sizeof(*held)) : NULL;
+    if (held == NULL)
+        return NULL;
+    *ret_n = (uint32_t)n;
+    n = 0;
+    for (size_t i = 0; i < buckets->n_buckets; i++) {
+        const struct stg_pieces *records = &buckets->buckets[i].records;
+        for (size_t k = records->first; k < records->n; k++)
+            held[n++] = records->blocks[k]->position.elements;
+    }
+    qsort(held, n, sizeof(*held), by_number);
+    return held;
 }
 
 /* What is left, one bucket after the other. 1: nothing is. */
@@ -287,21 +323,26 @@ static int flush(struct buckets *buckets, struct stg_err *err)
 
 static int pull(struct buckets *buckets, struct stg_err *err)
 {
-    struct stg_iter *input = buckets->iter.input;
     struct stg_block *block;
+    uint32_t n_held;
+    uint64_t *held = list_held(buckets, &n_held);
     int rc = stg_iter_stopped(&buckets->iter, err);
     if (rc == 0 && !buckets->ended)
-        rc = stg_iter_next(input, buckets->ask, &block, err);
+        rc = stg_marks_pull(&buckets->iter, &buckets->marks, buckets->ask, held, n_held,
+                            &block, err);
+    free(held);
     if (rc < 0)
         return rc;
     if (rc == 1)
         buckets->ended = true;
-    if (buckets->ended)
-        return flush(buckets, err);
-    if (block->error.code != 0) {
-        buckets->n_asked++;
-        return stg_pieces_add(&buckets->made, block, err);
+    if (buckets->ended) {
+        rc = flush(buckets, err);
+        if (rc == 1)
+            stg_marks_end(&buckets->iter, &buckets->marks);
+        return rc;
     }
+    if (block->error.code != 0)
+        return stg_pieces_add(&buckets->made, block, err);
     rc = add_block(buckets, block, err);
     stg_block_unref(block);
     return rc;
@@ -316,7 +357,71 @@ static int bucket_next(struct stg_iter *iter, int64_t want, struct stg_block **r
         if (rc != 0)
             return rc;
     }
-    return stg_pieces_take(&buckets->made, iter->dataset->quota, want, ret, err);
+    int rc = stg_pieces_take(&buckets->made, iter->dataset->quota, want, ret, err);
+    if (rc == 0)
+        stg_marks_yield(&buckets->marks, *ret);
+    return rc;
+}
+
+/* ---- moving forward ---- */
+
+static void forget(struct buckets *buckets)
+{
+    for (size_t i = 0; i < buckets->n_buckets; i++)
+        stg_pieces_clear(&buckets->buckets[i].records);
+    stg_pieces_clear(&buckets->made);
+    buckets->n_flushed = 0;
+    buckets->ended = false;
+}
+
+/* The next n records of the input. They wait: none of them made a batch or an error. */
+static int take_again(struct buckets *buckets, int64_t n, struct stg_err *err)
+{
+    struct stg_iter *iter = &buckets->iter;
+    struct stg_block *block;
+    int rc = 0;
+    while (rc == 0 && n > 0) {
+        rc = stg_marks_pull(iter, &buckets->marks, n, NULL, UINT32_MAX, &block, err);
+        if (rc != 0)
+            break;
+        n -= block->error.code != 0 ? 1 : block->n_records;
+        rc = block->error.code != 0 ? stg_iter_unexpected(block, err)
+                                    : add_block(buckets, block, err);
+        stg_block_unref(block);
+    }
+    if (rc == 1 || (rc == 0 && stg_pieces_any(&buckets->made)))
+        rc = stg_marks_refute(iter, &buckets->marks, "other records were waiting", err);
+    return rc;
+}
+
+static int restore(struct stg_iter *iter, const uint64_t *held, uint32_t n_held,
+                   struct stg_err *err)
+{
+    struct buckets *buckets = (struct buckets *)iter;
+    int rc = 0;
+    forget(buckets);
+    for (uint32_t i = 0, n; rc == 0 && i < n_held; i += n) {
+        n = 1;
+        while (n < ASK_RECORDS && i + n < n_held && held[i + n] == held[i] + n)
+            n++;
+        rc = stg_iter_stopped(iter, err);
+        if (rc == 0)
+            rc = stg_marks_skip_input(iter, &buckets->marks, held[i], err);
+        if (rc == 0)
+            rc = take_again(buckets, n, err);
+    }
+    return rc;
+}
+
+static int bucket_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                       struct stg_err *err)
+{
+    return stg_marks_skip(iter, &((struct buckets *)iter)->marks, n, restore, ret, err);
+}
+
+static bool bucket_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
+{
+    return stg_marks_left(iter, &((struct buckets *)iter)->marks, most, ret);
 }
 
 /* ---- life ---- */
@@ -324,13 +429,8 @@ static int bucket_next(struct stg_iter *iter, int64_t want, struct stg_block **r
 static int bucket_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     struct buckets *buckets = (struct buckets *)iter;
-    for (size_t i = 0; i < buckets->n_buckets; i++)
-        stg_pieces_clear(&buckets->buckets[i].records);
-    stg_pieces_clear(&buckets->made);
-    buckets->iteration++;
-    buckets->n_asked = 0;
-    buckets->n_flushed = 0;
-    buckets->ended = false;
+    forget(buckets);
+    stg_marks_rewind(&buckets->marks);
     return iter->input->impl->rewind(iter->input, err);
 }
 
@@ -344,11 +444,17 @@ static void bucket_destroy(struct stg_iter *iter)
     stg_func_parts_finish(&buckets->parts);
     stg_func_run_destroy(buckets->run);
     stg_func_destroy(buckets->func);
+    stg_marks_finish(&buckets->marks);
     free(buckets);
 }
 
-static const struct stg_iter_impl bucket_impl = {bucket_next, bucket_rewind,
-                                                 bucket_destroy};
+static const struct stg_iter_impl bucket_impl = {
+    .next = bucket_next,
+    .rewind = bucket_rewind,
+    .destroy = bucket_destroy,
+    .skip = bucket_skip,
+    .left = bucket_left,
+};
 
 static int make_buckets(struct buckets *buckets, struct stg_err *err)
 {
@@ -405,6 +511,7 @@ static int bucket_create(struct stg_dataset *dataset, const struct stg_step *ste
                                               step, schema, input, err);
     if (buckets == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
+    buckets->iter.varies = true;
     int rc = start(buckets, err);
     if (rc < 0) {
         bucket_destroy(&buckets->iter);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "daemon/dataset/func.h"
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/pieces.h"
 
 #define ASK_RECORDS 1024
@@ -20,7 +21,7 @@ struct filter {
     int64_t *index; /* records of a block that stay */
     int64_t index_size;
     int64_t want; /* the largest `want` of a call so far */
-    uint64_t iteration, n_asked;
+    struct stg_marks marks;
 };
 
 static struct stg_feature predicate_of(const struct stg_step *step)
@@ -134,11 +135,12 @@ static int keep_parts(struct filter *filter, const struct stg_func_call *call,
     return rc < 0 ? rc : keep(filter, call->input, n, err);
 }
 
-static int ask(struct filter *filter, struct stg_block *block, struct stg_err *err)
+/* index: the number of the block's first record. */
+static int ask(struct filter *filter, struct stg_block *block, uint64_t index,
+               struct stg_err *err)
 {
     struct stg_func_call call = {
-        .input = block, .epoch = filter->iteration, .index = filter->n_asked};
-    filter->n_asked += (uint64_t)block->n_records;
+        .input = block, .epoch = filter->marks.iteration, .index = index};
     int rc = grow_index(filter, block->n_records, err);
     if (rc == 0)
         rc = stg_func_place(filter->func, filter->iter.dataset, &call, err);
@@ -156,19 +158,19 @@ static int ask(struct filter *filter, struct stg_block *block, struct stg_err *e
  */
 static int pull(struct filter *filter, struct stg_err *err)
 {
-    struct stg_iter *input = filter->iter.input;
     struct stg_block *block;
+    int64_t want = filter->want < ASK_RECORDS ? filter->want : ASK_RECORDS;
+    uint64_t index = filter->marks.n_in;
     int rc = stg_iter_stopped(&filter->iter, err);
     if (rc == 0)
-        rc = stg_iter_next(input, filter->want < ASK_RECORDS ? filter->want : ASK_RECORDS,
-                           &block, err);
+        rc = stg_marks_pull(&filter->iter, &filter->marks, want, NULL, 0, &block, err);
+    if (rc == 1)
+        stg_marks_end(&filter->iter, &filter->marks);
     if (rc != 0)
         return rc;
-    if (block->error.code != 0) {
-        filter->n_asked++;
+    if (block->error.code != 0)
         return stg_pieces_add(&filter->passed, block, err);
-    }
-    rc = ask(filter, block, err);
+    rc = ask(filter, block, index, err);
     stg_block_unref(block);
     return rc;
 }
@@ -183,7 +185,34 @@ static int filter_next(struct stg_iter *iter, int64_t want, struct stg_block **r
         if (rc != 0)
             return rc;
     }
-    return stg_pieces_take(&filter->passed, iter->dataset->quota, want, ret, err);
+    int rc = stg_pieces_take(&filter->passed, iter->dataset->quota, want, ret, err);
+    if (rc == 0)
+        stg_marks_yield(&filter->marks, *ret);
+    return rc;
+}
+
+/* ---- moving forward ---- */
+
+/* It holds nothing at a mark. */
+static int restore(struct stg_iter *iter, const uint64_t *held, uint32_t n_held,
+                   struct stg_err *err)
+{
+    (void)held;
+    (void)n_held;
+    (void)err;
+    stg_pieces_clear(&((struct filter *)iter)->passed);
+    return 0;
+}
+
+static int filter_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                       struct stg_err *err)
+{
+    return stg_marks_skip(iter, &((struct filter *)iter)->marks, n, restore, ret, err);
+}
+
+static bool filter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
+{
+    return stg_marks_left(iter, &((struct filter *)iter)->marks, most, ret);
 }
 
 /* ---- life ---- */
@@ -192,8 +221,7 @@ static int filter_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     struct filter *filter = (struct filter *)iter;
     stg_pieces_clear(&filter->passed);
-    filter->iteration++;
-    filter->n_asked = 0;
+    stg_marks_rewind(&filter->marks);
     return iter->input->impl->rewind(iter->input, err);
 }
 
@@ -204,12 +232,18 @@ static void filter_destroy(struct stg_iter *iter)
     stg_func_parts_finish(&filter->parts);
     stg_func_run_destroy(filter->run);
     stg_func_destroy(filter->func);
+    stg_marks_finish(&filter->marks);
     free(filter->index);
     free(filter);
 }
 
-static const struct stg_iter_impl filter_impl = {filter_next, filter_rewind,
-                                                 filter_destroy};
+static const struct stg_iter_impl filter_impl = {
+    .next = filter_next,
+    .rewind = filter_rewind,
+    .destroy = filter_destroy,
+    .skip = filter_skip,
+    .left = filter_left,
+};
 
 static int filter_create(struct stg_dataset *dataset, const struct stg_step *step,
                          const struct stg_schema *schema, struct stg_iter *input,
@@ -219,6 +253,7 @@ static int filter_create(struct stg_dataset *dataset, const struct stg_step *ste
         stg_iter_create(sizeof(*filter), &filter_impl, dataset, step, schema, input, err);
     if (filter == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
+    filter->iter.varies = true;
     int rc = make_func(step, &filter->predicate, input->schema, &filter->func, err);
     if (rc == 0)
         rc = stg_func_load(filter->func, dataset, err);

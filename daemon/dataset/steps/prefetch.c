@@ -310,6 +310,7 @@ static int prefetch_create(struct stg_dataset *dataset, const struct stg_step *s
                                                 dataset, step, schema, input, err);
     if (prefetch == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
+    prefetch->iter.depth = input->depth; /* a state may be of a pipeline without it */
     int64_t size = stg_step_int(step, "buffer_size", 0);
     uint32_t found = size == 0 ? stg_tuning_recall(dataset->env.tuning, step) : 0;
     prefetch->is_auto = size == 0;

@@ -75,7 +75,7 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     return 0;
 }
 
-/* Where every iteration is as long as this one. */
+/* Where every iteration is as long as this one, or this one is long enough. */
 static bool repeat_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct repeat *repeat = (struct repeat *)iter;
@@ -85,8 +85,9 @@ static bool repeat_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     bool is_known = stg_iter_left(iter->input, most, ret);
     if (!is_known || *ret >= most || *ret == 0)
         return is_known && (*ret > 0 || !repeat->any);
-    *ret = stg_count_mul(*ret, repeat->count - repeat->epoch);
-    return !repeat->any;
+    uint64_t n = repeat->count - repeat->epoch;
+    *ret = stg_count_mul(*ret, n);
+    return n == 1 || (!repeat->any && !iter->varies);
 }
 
 static const struct stg_iter_impl repeat_impl = {

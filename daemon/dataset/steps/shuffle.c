@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/random.h"
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/record.h"
 #include "daemon/dataset/steps/global_shuffle.h"
 #include "daemon/dataset/steps/shuffle_order.h"
@@ -54,6 +55,7 @@ struct shuffle {
     int64_t first_picked, n_picked, picked_size;
     int failed; /* to be returned after those */
     struct stg_err failure;
+    struct stg_marks marks; /* of the input's iteration; n_out: errors in it */
 };
 
 static int shuffle_infer(const struct stg_step *step, const struct stg_schema *in,
@@ -110,9 +112,8 @@ static void epoch_begin(struct shuffle *shuffle, struct epoch *epoch, uint64_t n
 static void epoch_open(struct shuffle *shuffle)
 {
     struct epoch *epoch = current(shuffle);
-    uint64_t pass = shuffle->iter.dataset->env.pass;
     stg_random_init(&shuffle->random, shuffle->seed, STG_RANDOM_SHUFFLE,
-                    shuffle->reshuffle ? pass : 0,
+                    shuffle->reshuffle ? shuffle->iter.dataset->env.pass : 0,
                     shuffle->reshuffle ? epoch->iteration : 0);
 }
 
@@ -230,13 +231,21 @@ static int take(struct shuffle *shuffle, int64_t left, struct stg_err *err)
     return 0;
 }
 
+static int rewind_input(struct shuffle *shuffle, struct stg_err *err)
+{
+    stg_marks_rewind(&shuffle->marks);
+    return shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+}
+
 /* The input has no more of this epoch. It is rewound only if another one follows. */
 static int epoch_end(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
 {
     epoch->ended = true;
+    if (shuffle->marks.n_out > 0)
+        stg_marks_end(&shuffle->iter, &shuffle->marks);
     if (epoch != current(shuffle) || epoch->number + 1 >= shuffle->count || !epoch->any)
         return 0;
-    int rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+    int rc = rewind_input(shuffle, err);
     if (rc < 0)
         return rc;
     epoch_begin(shuffle, following(shuffle), epoch->number + 1);
@@ -246,12 +255,14 @@ static int epoch_end(struct shuffle *shuffle, struct epoch *epoch, struct stg_er
 /* Takes one more block from the input: into `block`, or as an error of the epoch. */
 static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *err)
 {
-    struct stg_iter *input = shuffle->iter.input;
     struct stg_block *block;
     uint64_t limit = stg_quota_limit(shuffle->iter.dataset->quota);
+    uint64_t n_errors = shuffle->marks.n_out;
+    bool notes = n_errors > 0 && n_errors <= STG_MARKS_MOST_ERRORS;
     int rc = stg_iter_stopped(&shuffle->iter, err);
     if (rc == 0)
-        rc = stg_iter_next(input, PULL_RECORDS, &block, err);
+        rc = stg_marks_pull(&shuffle->iter, &shuffle->marks, PULL_RECORDS, NULL,
+                            notes ? 0 : UINT32_MAX, &block, err);
     /* What is in the buffer has much of the memory: it is the reason, whichever step
      * asked. */
     if (rc == -STAGER_RESOURCE_EXHAUSTED && shuffle->store.n_bytes >= limit / 4)
@@ -263,6 +274,7 @@ static int pull(struct shuffle *shuffle, struct epoch *epoch, struct stg_err *er
     epoch->any = true;
     if (block->error.code != 0) {
         epoch->errors[epoch->n_errors++] = block;
+        stg_marks_note_error(&shuffle->iter, &shuffle->marks);
         return 0;
     }
     shuffle->block = block;
@@ -320,7 +332,7 @@ static int advance(struct shuffle *shuffle, struct stg_err *err)
     epoch_open(shuffle);
     now = current(shuffle);
     if (now->ended && now->any && now->number + 1 < shuffle->count) {
-        int rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+        int rc = rewind_input(shuffle, err);
         if (rc < 0)
             return rc;
         epoch_begin(shuffle, following(shuffle), now->number + 1);
@@ -534,7 +546,7 @@ static int shuffle_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     struct shuffle *shuffle = (struct shuffle *)iter;
     start(shuffle);
-    int rc = iter->input->impl->rewind(iter->input, err);
+    int rc = rewind_input(shuffle, err);
     if (rc < 0)
         return rc;
     epoch_begin(shuffle, current(shuffle), 0);
@@ -553,6 +565,7 @@ static void shuffle_destroy(struct stg_iter *iter)
     }
     free(shuffle->picked);
     stg_record_store_finish(&shuffle->store);
+    stg_marks_finish(&shuffle->marks);
     free(shuffle);
 }
 
@@ -571,6 +584,27 @@ struct places {
     struct place *places;
     uint64_t n, n_done, bytes;
 };
+
+/* The errors of the input in the current epoch, as far as they are known. */
+struct errors {
+    uint64_t *before; /* for each, how many records lie before it */
+    uint64_t n, size;
+    uint64_t n_records; /* before the place up to which all are known */
+};
+
+/* Returns how many errors lie before the first `n` records end. */
+static uint64_t count_errors(const struct errors *errors, uint64_t n)
+{
+    uint64_t low = 0, high = errors->n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (errors->before[middle] < n)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 static int by_number(const void *a, const void *b)
 {
@@ -649,23 +683,26 @@ static int ended_early(const struct shuffle *shuffle, struct stg_err *err)
                         "ended early");
 }
 
-/* Pulls n records, of which the first has number `at`. */
+/* Pulls n records and errors; the first record has number `at`. is_clean: no errors. */
 static int pull_places(struct shuffle *shuffle, struct places *places, uint64_t at,
-                       int64_t n, struct stg_err *err)
+                       int64_t n, bool is_clean, struct stg_err *err)
 {
     while (n > 0) {
         struct stg_block *block;
         int rc = stg_iter_next(shuffle->iter.input, n, &block, err);
         if (rc != 0)
             return rc < 0 ? rc : ended_early(shuffle, err);
+        bool is_error = block->error.code != 0;
         int64_t got = block->n_records;
-        rc = block->error.code != 0 ? stg_iter_unexpected(block, err)
-                                    : take_places(shuffle, places, block, at, err);
+        if (is_error && is_clean)
+            rc = stg_iter_unexpected(block, err);
+        else if (!is_error)
+            rc = take_places(shuffle, places, block, at, err);
         stg_block_unref(block);
         if (rc < 0)
             return rc;
         at += (uint64_t)got;
-        n -= got;
+        n -= is_error ? 1 : got;
     }
     return 0;
 }
@@ -695,32 +732,40 @@ static int put_in_slots(struct shuffle *shuffle, const struct places *places,
 }
 
 /* Takes into the buffer what it holds at those places; then the input stands behind the
- * last record that has entered. */
+ * last record that has entered. `at` counts errors too. */
 static int take_all_places(struct shuffle *shuffle, struct places *places,
-                           uint64_t n_entered, struct stg_err *err)
+                           const struct errors *errors, uint64_t n_entered,
+                           struct stg_err *err)
 {
-    uint64_t at = 0;
+    uint64_t at = 0, n_inputs = n_entered + count_errors(errors, n_entered);
     int rc = grow_slots(shuffle, current(shuffle), places->n, err);
     while (rc == 0 && places->n_done < places->n) {
         uint64_t number = places->places[places->n_done].number;
-        int64_t n_near = count_near(places);
-        rc = skip_input(shuffle, number - at, err);
+        uint64_t last = number + (uint64_t)count_near(places) - 1;
+        uint64_t first = number + count_errors(errors, number + 1);
+        uint64_t behind = last + count_errors(errors, last + 1) + 1;
+        if (first < at)
+            return ended_early(shuffle, err);
+        rc = skip_input(shuffle, first - at, err);
         if (rc == 0)
-            rc = pull_places(shuffle, places, number, n_near, err);
-        at = number + (uint64_t)n_near;
+            rc = pull_places(shuffle, places, number, (int64_t)(behind - first),
+                             errors->n == 0, err);
+        at = behind;
     }
     if (rc == 0)
-        rc = skip_input(shuffle, n_entered - at, err);
+        rc = skip_input(shuffle, n_inputs - at, err);
+    shuffle->marks.n_in = shuffle->marks.noted = n_inputs;
+    shuffle->marks.n_out = n_inputs - n_entered;
     return rc < 0 ? rc : put_in_slots(shuffle, places, err);
 }
 
 /* Fills the buffer with what it holds after n picks of this epoch, before the next record
  * enters. The input stands at the first record of the epoch. 1: the memory for that is
  * not there; nothing has changed. */
-static int restore(struct shuffle *shuffle, uint64_t n_records, uint64_t n,
+static int restore(struct shuffle *shuffle, const struct errors *errors, uint64_t n,
                    struct stg_err *err)
 {
-    const struct stg_shuffle_order order = {shuffle->buffer_size, n_records, n};
+    const struct stg_shuffle_order order = {shuffle->buffer_size, errors->n_records, n};
     struct epoch *epoch = current(shuffle);
     struct places places;
     int rc = find_places(shuffle, &order, &places, err);
@@ -728,7 +773,8 @@ static int restore(struct shuffle *shuffle, uint64_t n_records, uint64_t n,
         return rc;
     epoch->any = true;
     epoch->n_picked = n;
-    rc = take_all_places(shuffle, &places, stg_shuffle_order_entered(&order), err);
+    rc =
+        take_all_places(shuffle, &places, errors, stg_shuffle_order_entered(&order), err);
     free(places.places);
     stg_quota_give(shuffle->iter.dataset->quota, places.bytes);
     return rc;
@@ -750,7 +796,7 @@ static int skip_epoch(struct shuffle *shuffle, uint64_t n_records, struct stg_er
     now->any = n_records > 0;
     if (rc < 0 || !now->any || now->number + 1 >= shuffle->count)
         return rc < 0 ? rc : 1;
-    rc = shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+    rc = rewind_input(shuffle, err);
     if (rc < 0)
         return rc;
     now->any = false;
@@ -759,19 +805,128 @@ static int skip_epoch(struct shuffle *shuffle, uint64_t n_records, struct stg_er
     return 0;
 }
 
+/* Returns how many of the next n picks can be left out, where the end of the input is not
+ * known: the records are that enter before them, and *ret_records at least. */
+static uint64_t count_known(struct shuffle *shuffle, uint64_t n, uint64_t *ret_records)
+{
+    struct stg_iter *input = shuffle->iter.input;
+    for (uint64_t back = PULL_RECORDS; back < n; back *= 2) {
+        uint64_t most = stg_count_add(n - back, shuffle->buffer_size);
+        if (stg_iter_left(input, most, ret_records) && *ret_records >= most)
+            return n - back;
+    }
+    return 0;
+}
+
+static bool add_error(struct errors *errors, uint64_t before)
+{
+    if (errors->n == errors->size) {
+        uint64_t size = errors->size > 0 ? 2 * errors->size : 64;
+        uint64_t *all = size <= STG_MARKS_MOST_ERRORS
+                            ? realloc(errors->before, size * sizeof(*errors->before))
+                            : NULL;
+        if (all == NULL)
+            return false;
+        errors->before = all;
+        errors->size = size;
+    }
+    errors->before[errors->n++] = before;
+    return true;
+}
+
+/* Finds the errors of this iteration of the input, until `most` records have come. Each
+ * has a mark; a mark that counts more of them than are listed is the end of what is known
+ * here. */
+static void list_errors(struct shuffle *shuffle, uint64_t most, struct errors *ret)
+{
+    struct stg_mark mark;
+    uint64_t at = 0;
+    while (ret->n_records < most &&
+           stg_marks_walk(&shuffle->iter, &shuffle->marks, &at, &mark)) {
+        bool is_error = mark.value == STG_MARKS_ERROR;
+        if (mark.n_out != ret->n + is_error || mark.n_in < mark.n_out)
+            return;
+        if (is_error && !add_error(ret, mark.n_in - mark.n_out))
+            return;
+        ret->n_records = mark.n_in - mark.n_out;
+    }
+}
+
+/* Returns how many of the errors come before the next record enters, after n picks. */
+static uint64_t count_emitted(const struct shuffle *shuffle, const struct errors *errors,
+                              uint64_t n)
+{
+    return count_errors(errors, shuffle->buffer_size + n - 1);
+}
+
+/* Returns the most picks before which, with the errors between them, less than n come. */
+static uint64_t count_picks(const struct shuffle *shuffle, const struct errors *errors,
+                            uint64_t n)
+{
+    uint64_t low = 0, high = n - 1;
+    if (errors->n_records <= shuffle->buffer_size)
+        return 0;
+    if (high > errors->n_records - shuffle->buffer_size)
+        high = errors->n_records - shuffle->buffer_size;
+    while (low < high) {
+        uint64_t middle = high - (high - low) / 2;
+        if (middle + count_emitted(shuffle, errors, middle) < n)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Leaves out as many of the next n records and errors of this epoch as it can, but not
+ * the last. n_records: of the epoch; 0: not known. *ret: how many. */
+static int leave_out(struct shuffle *shuffle, uint64_t n, bool is_clean,
+                     uint64_t n_records, uint64_t *ret, struct stg_err *err)
+{
+    struct errors errors = {.n_records = n_records};
+    uint64_t n_picks = n - 1;
+    if (!is_clean) {
+        errors.n_records = 0;
+        list_errors(shuffle, stg_count_add(n, shuffle->buffer_size), &errors);
+        n_picks = count_picks(shuffle, &errors, n);
+    } else if (n_records == 0) {
+        n_picks = count_known(shuffle, n, &errors.n_records);
+    }
+    int rc = n_picks > 0 ? restore(shuffle, &errors, n_picks, err) : 1;
+    *ret = rc == 0 ? n_picks + count_emitted(shuffle, &errors, n_picks) : 0;
+    free(errors.before);
+    return rc;
+}
+
+/* Returns whether it is known how many records and errors the fresh epoch has. is_clean:
+ * no errors are among those that are skipped; then *ret may be any number from `most` on.
+ */
+static bool find_length(struct shuffle *shuffle, bool is_clean, uint64_t most,
+                        uint64_t *ret)
+{
+    struct stg_mark last;
+    if (is_clean)
+        return stg_iter_left(shuffle->iter.input, most, ret);
+    if (!stg_marks_last(&shuffle->iter, &shuffle->marks, &last) ||
+        last.n_held != STG_TRAIL_END)
+        return false;
+    *ret = last.n_in;
+    return true;
+}
+
 /* The last record is picked as ever, so that as much comes in before it as without a
  * skip. */
 static int shuffle_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                         struct stg_err *err)
 {
     struct shuffle *shuffle = (struct shuffle *)iter;
-    uint64_t n_records, rest = 0;
+    uint64_t n_records = 0, rest = 0;
     int rc = 0;
-    bool is_known = stg_iter_is_clean(iter) && shuffle->count > 0;
+    bool is_clean = stg_iter_is_clean(iter), is_known = false, fresh = shuffle->count > 0;
     for (*ret = 0; rc == 0 && *ret < n; *ret += n_records) {
         uint64_t most = stg_count_add(n - *ret, shuffle->buffer_size);
-        is_known =
-            is_known && is_fresh(shuffle) && stg_iter_left(iter->input, most, &n_records);
+        fresh = fresh && is_fresh(shuffle);
+        is_known = fresh && find_length(shuffle, is_clean, most, &n_records);
         if (!is_known || n - *ret <= n_records)
             break;
         rc = stg_iter_stopped(iter, err);
@@ -780,10 +935,10 @@ static int shuffle_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     }
     if (rc != 0 || *ret == n)
         return rc < 0 ? rc : 0;
-    uint64_t n_before = is_known ? n - *ret - 1 : 0;
-    if (n_before > 0)
-        rc = restore(shuffle, n_records, n_before, err);
-    *ret += rc == 0 ? n_before : 0;
+    if (fresh)
+        rc = leave_out(shuffle, n - *ret, is_clean, is_known ? n_records : 0, &rest, err);
+    *ret += rest;
+    rest = 0;
     if (rc >= 0)
         rc = stg_iter_replay(iter, n - *ret, &rest, err);
     *ret += rest;

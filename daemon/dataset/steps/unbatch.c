@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/marks/marks.h"
 
 struct unbatch {
     struct stg_iter iter;
@@ -13,6 +14,7 @@ struct unbatch {
     struct stg_block *block; /* handed out from record `at` on; NULL: none */
     int64_t at;
     bool one_by_one; /* a record of it has several rows */
+    struct stg_marks marks;
 };
 
 int stg_unbatch_infer(const struct stg_step *step, const struct stg_schema *in,
@@ -126,13 +128,26 @@ static int split(struct unbatch *unbatch, struct stg_block *from, int64_t n,
     return 0;
 }
 
-/* Takes the next batches apart, into `block`; or 0 and an error block. */
+/* Returns how many records a record of the input has; 0: it is not known. */
+static uint64_t rows_of_record(const struct stg_iter *iter)
+{
+    const struct stg_schema *in = iter->input->schema;
+    int64_t n = in->components[0].shape[0];
+    return ((struct unbatch *)iter)->alike && n > 0 ? (uint64_t)n : 0;
+}
+
+/* Takes the next batches apart, into `block`; or 0 and an error block. Marks are of use
+ * where it cannot count. */
 static int pull(struct unbatch *unbatch, int64_t want, struct stg_block **ret,
                 struct stg_err *err)
 {
-    struct stg_iter *input = unbatch->iter.input;
+    struct stg_iter *iter = &unbatch->iter;
     struct stg_block *from;
-    int rc = stg_iter_next(input, unbatch->alike ? want : 1, &from, err);
+    bool counts = rows_of_record(iter) > 0 && !stg_iter_has_errors(iter);
+    int rc = stg_marks_pull(iter, &unbatch->marks, unbatch->alike ? want : 1, NULL,
+                            counts ? UINT32_MAX : 0, &from, err);
+    if (rc == 1 && !counts)
+        stg_marks_end(iter, &unbatch->marks);
     if (rc != 0)
         return rc;
     if (from->error.code != 0) {
@@ -162,11 +177,14 @@ static int unbatch_next(struct stg_iter *iter, int64_t want, struct stg_block **
             return rc;
         if (error != NULL) {
             *ret = error;
+            stg_marks_yield(&unbatch->marks, error);
             return 0;
         }
     }
     int rc = stg_block_divide(iter->dataset->quota, &unbatch->block, &unbatch->at,
                               unbatch->one_by_one ? 1 : want, ret, err);
+    if (rc == 0)
+        stg_marks_yield(&unbatch->marks, *ret);
     return rc < 0 ? stg_step_prefix(iter->step, rc, err) : 0;
 }
 
@@ -180,36 +198,46 @@ static void forget(struct unbatch *unbatch)
 static int unbatch_rewind(struct stg_iter *iter, struct stg_err *err)
 {
     forget((struct unbatch *)iter);
+    stg_marks_rewind(&((struct unbatch *)iter)->marks);
     return iter->input->impl->rewind(iter->input, err);
 }
 
 static void unbatch_destroy(struct stg_iter *iter)
 {
     forget((struct unbatch *)iter);
+    stg_marks_finish(&((struct unbatch *)iter)->marks);
     free(iter);
 }
 
 /* ---- moving forward ---- */
 
-/* Returns how many records a record of the input has; 0: it is not known. */
-static uint64_t rows_of_record(const struct stg_iter *iter)
+/* It holds nothing at a mark. */
+static int restore(struct stg_iter *iter, const uint64_t *held, uint32_t n_held,
+                   struct stg_err *err)
 {
-    const struct stg_schema *in = iter->input->schema;
-    int64_t n = in->components[0].shape[0];
-    return ((struct unbatch *)iter)->alike && n > 0 ? (uint64_t)n : 0;
+    (void)held;
+    (void)n_held;
+    (void)err;
+    forget((struct unbatch *)iter);
+    return 0;
 }
 
 static int unbatch_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                         struct stg_err *err)
 {
+    struct unbatch *unbatch = (struct unbatch *)iter;
+    struct stg_marks *marks = &unbatch->marks;
     uint64_t each = rows_of_record(iter), rest = 0;
-    if (!stg_iter_is_clean(iter) || each == 0 || ((struct unbatch *)iter)->block != NULL)
-        return stg_iter_replay(iter, n, ret, err);
+    if (!stg_iter_is_clean(iter) || each == 0 || unbatch->block != NULL)
+        return stg_marks_skip(iter, marks, n, restore, ret, err);
     int rc = stg_iter_skip(iter->input, n / each, ret, err);
     if (rc < 0)
         return rc;
     bool is_over = *ret < n / each;
+    marks->n_in += *ret;
     *ret *= each;
+    marks->n_out += *ret;
+    marks->check = 0;
     if (!is_over)
         rc = stg_iter_replay(iter, n - *ret, &rest, err);
     *ret += rest;
@@ -220,7 +248,9 @@ static bool unbatch_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct unbatch *unbatch = (struct unbatch *)iter;
     uint64_t each = rows_of_record(iter);
-    if (each == 0 || !stg_iter_left(iter->input, most / each + 1, ret))
+    if (each == 0)
+        return stg_marks_left(iter, &((struct unbatch *)iter)->marks, most, ret);
+    if (!stg_iter_left(iter->input, most / each + 1, ret))
         return false;
     *ret = stg_count_mul(*ret, each);
     if (unbatch->block != NULL)
@@ -245,6 +275,7 @@ int stg_unbatch_create(struct stg_dataset *dataset, const struct stg_step *step,
     if (unbatch == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     unbatch->alike = are_alike(input->schema);
+    unbatch->iter.varies |= rows_of_record(&unbatch->iter) == 0;
     *ret = &unbatch->iter;
     return 0;
 }

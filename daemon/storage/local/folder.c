@@ -135,6 +135,14 @@ static void make_room(struct stg_folder *folder, uint64_t bytes)
     free(list.at);
 }
 
+uint64_t stg_folder_limit(struct stg_folder *folder)
+{
+    pthread_mutex_lock(&folder->lock);
+    uint64_t ret = folder->most;
+    pthread_mutex_unlock(&folder->lock);
+    return ret;
+}
+
 bool stg_folder_reserve(struct stg_folder *folder, uint64_t bytes)
 {
     bytes = room_of(bytes);

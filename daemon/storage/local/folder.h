@@ -42,6 +42,9 @@ void stg_folder_name(char *key, size_t n, char ret[STG_FOLDER_NAME]);
 /* Writes a temporary name, unique in this process. */
 void stg_folder_temporary(char ret[STG_FOLDER_NAME]);
 
+/* Returns the most bytes that the files may take. */
+uint64_t stg_folder_limit(struct stg_folder *folder);
+
 /* Makes room for a file of that many bytes, and counts it. Returns false if the folder is
  * closed, or if the file would take more than half of it. */
 bool stg_folder_reserve(struct stg_folder *folder, uint64_t bytes);

@@ -82,6 +82,7 @@ int stg_step_run_try(struct stg_step_run *run, struct stg_err *err)
         run->row->reset();
     env.stopped = &run->stopped;
     env.buffer_bytes = BUFFER_BYTES;
+    env.notes_marks = run->notes_marks;
     atomic_store(&run->stopped, 0);
     int rc = stg_dataset_create(run->spec, &env, &run->dataset, err);
     if (rc == 0)

@@ -17,6 +17,7 @@ struct stg_step_run {
     struct stg_schema schema; /* of the output */
     struct stg_bump bump;
     _Atomic int stopped;
+    bool notes_marks;            /* of the datasets that are opened from now on */
     struct stg_dataset *dataset; /* NULL: closed */
     struct stg_quota *quota;
 };

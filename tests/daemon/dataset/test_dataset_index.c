@@ -854,7 +854,7 @@ static void a_skip_over_files_in_turn_is_exact(void)
             struct reading reading;
             uint64_t at = 0;
             reading_open(&reading, text);
-            reading.dataset->is_clean = n_errors == 0;
+            reading.dataset->clean_below = n_errors == 0 ? UINT32_MAX : 0;
             skip(&reading, &run, &at, to);
             compare(&reading, &run, &at, COMPARED);
             reading_close(&reading);
@@ -875,7 +875,7 @@ static void the_records_of_files_are_counted_by_their_indexes(void)
     configure();
     n = read_all(text, &errors);
     reading_open(&reading, text);
-    reading.dataset->is_clean = true;
+    reading.dataset->clean_below = UINT32_MAX;
     CHECK(stg_iter_left(reading.dataset->last, UINT64_MAX, &left));
     CHECK_INT(left, n);
     CHECK_INT(reading.dataset->indexes.offset, 0); /* nothing was read */

@@ -4,11 +4,17 @@
  * bit what follows in a run that is not interrupted, with its epochs, rows and errors.
  * STG_POSITION_LONG=1: every position, and more pipelines drawn at random.
  */
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "daemon/index/index.h"
+#include "daemon/index/trail.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 #include "tests/daemon/dataset/step_run.h"
@@ -80,7 +86,7 @@ static void read_records(struct stg_step_run *run, struct whole *ret)
     fclose(out);
     if (rc < 0)
         FAIL("the row\n%sfails: %s", run->row->pipeline, err.text);
-    ret->is_clean = run->dataset->n_errors == 0 && strchr(ret->text, '!') == NULL;
+    ret->is_clean = run->dataset->errors_from == 0 && strchr(ret->text, '!') == NULL;
     stg_step_run_rewind(run);
     ret->again = stg_step_run_rest(run, &one, 1);
     stg_step_run_close(run);
@@ -113,9 +119,9 @@ static uint64_t skip(struct stg_step_run *run, uint64_t n, bool is_clean)
 {
     struct stg_err err = {0};
     uint64_t ret = 0;
-    run->dataset->is_clean = is_clean;
+    run->dataset->clean_below = is_clean ? UINT32_MAX : 0;
     int rc = stg_iter_skip(run->dataset->last, n, &ret, &err);
-    run->dataset->is_clean = false;
+    run->dataset->clean_below = 0;
     if (rc < 0)
         FAIL("the row\n%scannot skip %" PRIu64 " records: %s", run->row->pipeline, n,
              err.text);
@@ -299,6 +305,382 @@ static void from_the_position_of_each_item_the_rest_follows(void)
     stg_step_over_rows_once(vary_seeks);
 }
 
+/* ---- marks ---- */
+
+#define TWO_OF_THREE                                                                     \
+    "filter: {graph: {three: {op: constant, value: 3, dtype: int64}, two: {op: "         \
+    "constant, value: 2, dtype: int64}, rest: {op: floormod, input: [value, three]}, "   \
+    "is: {op: less, input: [rest, two]}}, predicate: is}"
+
+static const char *marks_folder;
+
+/* The row notes marks from now on, in a folder of its own. */
+static void begin_marks(struct stg_step_run *run, uint64_t spacing)
+{
+    static unsigned n;
+    struct stg_err err = {0};
+    char name[32];
+    snprintf(name, sizeof(name), "marks%u", n++);
+    marks_folder = stg_test_path(name);
+    stg_trail_set_spacing(spacing);
+    CHECK_OK(stg_index_configure(marks_folder, 1u << 30, &err), err);
+    run->notes_marks = true;
+}
+
+static void end_marks(struct stg_step_run *run)
+{
+    run->notes_marks = false;
+    stg_index_finish();
+    stg_trail_set_spacing(STG_TRAIL_SPACING);
+}
+
+/* The first run of each check notes the marks that the others use. */
+static void check_with_marks(struct stg_step_run *run)
+{
+    begin_marks(run, 1);
+    check_seeks(run);
+    end_marks(run);
+    begin_marks(run, 3);
+    check_skips(run);
+    end_marks(run);
+}
+
+static bool has_marks(const char *pipeline)
+{
+    return strstr(pipeline, "filter:") != NULL || strstr(pipeline, "unbatch") != NULL ||
+           strstr(pipeline, "rebatch") != NULL || strstr(pipeline, "bucket_by") != NULL ||
+           strstr(pipeline, "shuffle") != NULL;
+}
+
+static void check_row_with_marks(struct stg_step_run *run)
+{
+    if (has_marks(run->row->pipeline))
+        check_with_marks(run);
+}
+
+static void vary_marks(struct stg_step_run *run)
+{
+    vary(run, check_row_with_marks);
+}
+
+/* The last mark before a record that follows dropped ones may be behind an error that the
+ * position knows nothing of. */
+static void check_marks_behind_errors(void)
+{
+    static const struct stg_step_row row = {
+        .step = "filter", .pipeline = STG_AFTER_SOURCE("ignore_errors\n- " TWO_OF_THREE)};
+    struct stg_step_run run;
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 1);
+    vary_marks(&run);
+    stg_step_run_finish(&run);
+}
+
+static void with_the_marks_of_another_run_the_rest_follows_too(void)
+{
+    check_marks_behind_errors();
+    stg_step_over_rows_once(check_row_with_marks);
+    stg_step_over_rows_once(vary_marks);
+}
+
+/* A row of many elements, with lists. */
+static void init_marked(struct stg_step_run *run, const struct stg_step_row *row)
+{
+    stg_step_run_init(run, row, STG_ELEMENTS_VARIED, 1);
+    begin_marks(run, 200);
+}
+
+/* The end of a pass is not reached, nor is the dataset destroyed. */
+static void note_and_die(struct stg_step_run *run, uint64_t n)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct stg_err err;
+        struct stg_block *block;
+        stg_step_run_open(run);
+        for (uint64_t i = 0; i < n; i++) {
+            CHECK_OK(stg_dataset_next(run->dataset, &block, &err), err);
+            stg_block_unref(block);
+        }
+        _exit(0);
+    }
+    int status;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* n items without marks, from the start. Sets *ret_at to where the last of them begins,
+ * and *ret to the position before it. */
+static char *read_some(struct stg_step_run *run, uint64_t n, size_t *ret_at,
+                       struct stg_position *ret)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    run->notes_marks = false;
+    stg_step_run_open(run);
+    for (uint64_t i = 0; i < n; i++) {
+        fflush(out);
+        *ret_at = (size_t)ftell(out);
+        CHECK_INT(stg_step_run_item(run, out, i + 2 == n ? ret : NULL), 0);
+    }
+    stg_step_run_close(run);
+    fclose(out);
+    run->notes_marks = true;
+    return text;
+}
+
+/* The item behind a position, as text. *err: why there is none. */
+static char *read_at(struct stg_step_run *run, const struct stg_position *position,
+                     struct stg_err *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    stg_test_source.n_made = 0;
+    stg_step_run_open(run);
+    if (stg_dataset_seek(run->dataset, position, err) == 0)
+        CHECK_INT(stg_step_run_item(run, out, NULL), 0);
+    stg_step_run_close(run);
+    fclose(out);
+    return text;
+}
+
+/* After a daemon that died behind item n, item n comes after n_made records at most. */
+static void check_killed(const char *pipeline, bool has_errors, uint64_t n,
+                         int64_t n_made)
+{
+    static const int64_t errors[] = {300, 301, 301, 3000, 9000, 9001, 15000};
+    const struct stg_step_row row = {.step = "range", .pipeline = pipeline};
+    struct stg_position position;
+    struct stg_err err = {0};
+    struct stg_step_run run;
+    size_t at = 0;
+    init_marked(&run, &row);
+    stg_test_source_set_errors(errors, has_errors ? 7 : 0);
+    note_and_die(&run, n + 10);
+    char *all = read_some(&run, n, &at, &position);
+    char *got = read_at(&run, &position, &err);
+    CHECK_INT(err.code, 0);
+    stg_step_run_same(&run, "after a crash, gives", got, all + at);
+    if (stg_test_source.n_made > n_made)
+        FAIL("the pipeline\n%shas produced %d records, more than %d", pipeline,
+             (int)stg_test_source.n_made, (int)n_made);
+    free(all);
+    free(got);
+    end_marks(&run);
+    stg_step_run_finish(&run);
+}
+
+#define ADD_MAP "map: {output: [value, text]}"
+#define LISTS "dataset:\n- range: {stop: 20000}\n- "
+#define BUCKETS                                                                          \
+    LISTS "bucket_by_sequence_length: {element_length: list, bucket_boundaries: [1, "    \
+          "3], bucket_batch_sizes: [5, 40, 9]}\n"
+
+static void marks_survive_the_daemon_and_replace_what_lies_before(void)
+{
+    for (int has_errors = 0; has_errors < 2; has_errors++) {
+        check_killed(LISTS TWO_OF_THREE "\n", has_errors, 10000, 1500);
+        check_killed(LISTS TWO_OF_THREE "\n- " ADD_MAP "\n- batch: {batch_size: 10}\n",
+                     has_errors, 1000, 1500);
+        check_killed(LISTS TWO_OF_THREE "\n- " TWO_OF_THREE "\n- repeat: {count: 3}\n",
+                     has_errors, 25000, 2500);
+        check_killed(LISTS "map: {output: [list]}\n- unbatch\n", has_errors, 20000, 1500);
+        check_killed(LISTS "map: {output: [list]}\n- rebatch: {batch_size: 7}\n",
+                     has_errors, 3000, 1500);
+        check_killed(BUCKETS, has_errors, 900, 1500);
+    }
+}
+
+static void a_shuffle_goes_on_behind_marks_and_behind_errors(void)
+{
+    check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n", false, 10000,
+                 6000);
+    check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n"
+                                    "- repeat: {count: 3}\n",
+                 false, 36000, 8000);
+    check_killed(LISTS "shuffle: {buffer_size: 50}\n", true, 10000, 1500);
+    check_killed(LISTS "shuffle: {buffer_size: 50}\n- repeat: {count: 3}\n", true, 50000,
+                 1500);
+    check_killed(LISTS "shuffle_and_repeat: {buffer_size: 700, count: 2}\n- " ADD_MAP
+                       "\n- batch: {batch_size: 10}\n",
+                 true, 3000, 6000);
+    check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n", true, 10000,
+                 3000);
+}
+
+/* ---- marks that do not fit ---- */
+
+/* The only file of the folder: of a pipeline with one marked step. */
+static const char *path_of_trail(void)
+{
+    static char path[5000];
+    DIR *dir = opendir(marks_folder);
+    int n = 0;
+    CHECK(dir != NULL);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", marks_folder, entry->d_name);
+        n++;
+    }
+    closedir(dir);
+    CHECK_INT(n, 1);
+    return path;
+}
+
+static size_t read_trail(char *buf, size_t bytes)
+{
+    FILE *file = fopen(path_of_trail(), "re");
+    CHECK(file != NULL);
+    size_t n = fread(buf, 1, bytes, file);
+    CHECK(n < bytes);
+    fclose(file);
+    return n;
+}
+
+static void write_trail(const char *path, const char *buf, size_t bytes)
+{
+    FILE *file = fopen(path, "we");
+    CHECK(file != NULL && fwrite(buf, 1, bytes, file) == bytes && fclose(file) == 0);
+}
+
+/* A flipped byte, or a cut, costs time and no record. */
+static void damaged_marks_are_not_used(void)
+{
+    const struct stg_step_row row = {.step = "range", .pipeline = BUCKETS};
+    struct stg_position position;
+    struct stg_step_run run;
+    char marks[65536], path[5000];
+    size_t begin = 0;
+    init_marked(&run, &row);
+    note_and_die(&run, 300);
+    size_t n = read_trail(marks, sizeof(marks));
+    snprintf(path, sizeof(path), "%s", path_of_trail());
+    CHECK(n > 2000);
+    char *all = read_some(&run, 290, &begin, &position);
+    for (size_t at = 0; at < 2000; at += is_long() ? 1 : 97) {
+        struct stg_err err = {0};
+        marks[at] ^= 0x10;
+        write_trail(path, marks, at % 2 == 0 ? n : at);
+        marks[at] ^= 0x10;
+        char *got = read_at(&run, &position, &err);
+        CHECK_INT(err.code, 0);
+        stg_step_run_same(&run, "with damaged marks, gives", got, all + begin);
+        free(got);
+    }
+    free(all);
+    end_marks(&run);
+    stg_step_run_finish(&run);
+}
+
+/* Replaces the marks by one that has valid sums, and checks that it is found out. */
+static void check_hostile(const char *pipeline, uint64_t n, struct stg_mark *parts,
+                          size_t n_parts, const char *what)
+{
+    const struct stg_step_row row = {.step = "range", .pipeline = pipeline};
+    struct stg_trail_key key;
+    struct stg_position position;
+    struct stg_err err = {0};
+    struct stg_step_run run;
+    char marks[65536], path[5000];
+    size_t begin = 0;
+    init_marked(&run, &row);
+    note_and_die(&run, n + 10);
+    read_trail(marks, sizeof(marks));
+    memcpy(&key, marks + 16, sizeof(key));
+    snprintf(path, sizeof(path), "%s", path_of_trail());
+    CHECK(unlink(path) == 0);
+    struct stg_trail *trail = stg_trail_open(&key);
+    stg_trail_add(trail, parts, n_parts);
+    stg_trail_close(trail);
+    CHECK_STR(path_of_trail(), path);
+    char *all = read_some(&run, n, &begin, &position);
+    free(read_at(&run, &position, &err));
+    CHECK_INT(err.code, -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, what);
+    CHECK_CONTAINS(err.text, "the marks of the step are deleted");
+    err.code = 0;
+    char *got = read_at(&run, &position, &err); /* without them */
+    CHECK_INT(err.code, 0);
+    stg_step_run_same(&run, "without hostile marks, gives", got, all + begin);
+    free(all);
+    free(got);
+    end_marks(&run);
+    stg_step_run_finish(&run);
+}
+
+static void marks_with_wrong_numbers_are_found_out(void)
+{
+    static const char filter[] = LISTS TWO_OF_THREE "\n";
+    struct stg_mark mark = {.n_out = 100, .n_in = 151, .value = 1};
+    check_hostile(filter, 1500, &mark, 1, "another record follows");
+    mark.n_in = 20001;
+    check_hostile(filter, 1500, &mark, 1, "the input has ended early");
+    mark.n_in = UINT64_MAX;
+    check_hostile(filter, 1500, &mark, 1, "the input has ended early");
+    mark =
+        (struct stg_mark){.n_out = 100, .n_in = 150, .value = 4, .n_held = STG_TRAIL_END};
+    check_hostile(filter, 1500, &mark, 1, "another record follows");
+    struct stg_mark held[3];
+    for (uint32_t i = 0; i < 3; i++)
+        held[i] = (struct stg_mark){.n_out = 100,
+                                    .n_in = (uint64_t)1 << 60,
+                                    .value = i == 0 ? 1 : (uint64_t)i << (29 * i),
+                                    .part = i,
+                                    .n_held = 2};
+    check_hostile(BUCKETS, 290, held, 3, "the input has ended early");
+}
+
+/* Of a pass of nothing but errors. */
+static void the_errors_of_a_pass_have_marks_up_to_a_limit(void)
+{
+    static const struct stg_step_row row = {
+        .step = "range",
+        .pipeline = "dataset:\n- range: {stop: 70000}\n- map: {graph: {none: {op: "
+                    "constant, value: 0, dtype: int64}, bad: {op: floordiv, input: "
+                    "[value, none]}}, output: bad}\n- shuffle: {buffer_size: 50}\n"};
+    struct stg_step_run run;
+    struct stat st;
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 1);
+    begin_marks(&run, 200);
+    note_and_die(&run, 69000);
+    CHECK(stat(path_of_trail(), &st) == 0);
+    CHECK_INT(st.st_size, 64 + 65536 * 48);
+    end_marks(&run);
+    stg_step_run_finish(&run);
+}
+
+/* The source has no version: it changes without a trace, as no file can. */
+static void marks_of_other_data_are_refused_once(void)
+{
+    const struct stg_step_row row = {.step = "range",
+                                     .pipeline = LISTS TWO_OF_THREE "\n"};
+    static const int64_t errors[] = {3};
+    struct stg_position position;
+    struct stg_err err = {0};
+    struct stg_step_run run;
+    size_t at = 0;
+    init_marked(&run, &row);
+    note_and_die(&run, 2000);
+    free(read_some(&run, 1500, &at, &position));
+    stg_test_source_set_errors(errors, 1);
+    position.errors = 1;
+    free(read_at(&run, &position, &err));
+    CHECK_INT(err.code, -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, "another record follows");
+    char *all = read_some(&run, 1500, &at, &position);
+    err.code = 0;
+    char *got = read_at(&run, &position, &err);
+    CHECK_INT(err.code, 0);
+    stg_step_run_same(&run, "without the marks, gives", got, all + at);
+    free(all);
+    free(got);
+    end_marks(&run);
+    stg_step_run_finish(&run);
+}
+
 /* ---- pipelines drawn at random ---- */
 
 static void check_drawn(uint64_t seed)
@@ -313,6 +695,11 @@ static void check_drawn(uint64_t seed)
     stg_test_source_set_errors(errors, 2);
     check_skips(&run);
     check_seeks(&run);
+    if (seed % 3 == 1 || is_long())
+        check_row_with_marks(&run);
+    stg_test_source_set_errors(NULL, 0);
+    if (seed % 3 == 1 || is_long())
+        check_row_with_marks(&run);
     stg_step_run_finish(&run);
     free(text);
 }
@@ -407,7 +794,6 @@ static void check_made(const char *pipeline, struct stg_position position, int64
 }
 
 #define MANY "dataset:\n- range: {stop: 100000}\n- "
-#define ADD_MAP "map: {output: [value, text]}"
 
 static void what_is_skipped_is_not_produced(void)
 {
@@ -427,6 +813,14 @@ static void what_is_skipped_is_not_produced(void)
     check_made(MANY "batch: {batch_size: 100}\n- repeat: {count: 2}\n", batches, 100);
     check_made(MANY "shuffle: {buffer_size: 100}\n- batch: {batch_size: 100}\n", batches,
                2000);
+    /* The shuffle has the depth 2. */
+    check_made(MANY "shuffle: {buffer_size: 100}\n- " ADD_MAP
+                    "\n- batch: {batch_size: 100}\n",
+               dirty, 2000);
+    check_made(MANY
+               "prefetch: {buffer_size: 2}\n- shuffle: {buffer_size: 100}\n- " ADD_MAP
+               "\n- batch: {batch_size: 100}\n",
+               dirty, 2000);
     check_made(MANY "shuffle: {global: true, block_size: 10, buffer_size: 100}\n"
                     "- batch: {batch_size: 100}\n",
                dirty, 200);
@@ -670,10 +1064,17 @@ static int attempt(void *owner)
 
 static void check_allocations(struct stg_step_run *run)
 {
+    bool marked = has_marks(run->row->pipeline);
+    if (marked) {
+        begin_marks(run, 1);
+        free(stg_step_run_all(run, 3));
+    }
     if (run->row->flags & STG_ROW_THREADS)
         stg_failalloc_each_of_threads(attempt, run);
     else
         stg_failalloc_each(attempt, run);
+    if (marked)
+        end_marks(run);
 }
 
 static void any_allocation_of_a_seek_may_fail(void)
@@ -684,6 +1085,13 @@ static void any_allocation_of_a_seek_may_fail(void)
 static const struct stg_test tests[] = {
     TEST_SLOW(after_a_skip_the_rest_is_that_of_an_uninterrupted_run, 300),
     TEST_SLOW(from_the_position_of_each_item_the_rest_follows, 300),
+    TEST_SLOW(with_the_marks_of_another_run_the_rest_follows_too, 300),
+    TEST_SLOW(marks_survive_the_daemon_and_replace_what_lies_before, 60),
+    TEST_SLOW(a_shuffle_goes_on_behind_marks_and_behind_errors, 60),
+    TEST_SLOW(damaged_marks_are_not_used, 60),
+    TEST_SLOW(marks_with_wrong_numbers_are_found_out, 60),
+    TEST_SLOW(the_errors_of_a_pass_have_marks_up_to_a_limit, 60),
+    TEST(marks_of_other_data_are_refused_once),
     TEST_SLOW(pipelines_drawn_at_random_continue_at_every_position, 300),
     TEST(another_batch_size_continues_at_the_right_row),
     TEST(what_is_skipped_is_not_produced),
