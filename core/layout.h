@@ -162,10 +162,10 @@ static inline bool stg_place_is_before(const struct stg_pass_place *a,
 /* Which files a pass reads: sums over them, so that one that was added, or that has
  * another size, can be found. All 0: not known. */
 struct stg_data_identity {
-    uint64_t n_files;
-    uint64_t bytes; /* of local files */
+    uint64_t n_files; /* and vocabularies of steps, each time that one is used */
+    uint64_t bytes;   /* of local files; of vocabularies none, as for names */
     uint64_t names; /* sum of hashes of their paths, below the folder of their pattern */
-    uint64_t sum;   /* likewise, of path and size */
+    uint64_t sum;   /* likewise, of path and size; and of the content of vocabularies */
 };
 
 /* Where a stream is after an item, so that its state needs no look at the batch. */

@@ -269,21 +269,42 @@ static int check_single(struct build *build, const struct stg_step *step,
     return 0;
 }
 
+/* Returns how many of the steps are made once for many passes, of which any may come
+ * first: they are made as pass 0 makes them. */
+static size_t count_lasting(const struct build *build, const struct stg_step *steps,
+                            size_t n)
+{
+    const struct stg_dataset *dataset = build->dataset;
+    while (n > 0 && !(strcmp(steps[n - 1].name, "cache") == 0 &&
+                      (dataset->env.container != NULL ||
+                       stg_attr_find(steps[n - 1].attrs, steps[n - 1].n_attrs,
+                                     "filename") != NULL)))
+        n--;
+    return n;
+}
+
 static int build_steps(struct build *build, const struct stg_step *steps, size_t n,
                        struct flow *ret, struct stg_err *err)
 {
     struct flow flow = {0};
-    for (size_t i = 0; i < n; i++) {
-        int rc = check_single(build, &steps[i], err);
+    struct stg_dataset *dataset = build->dataset;
+    uint64_t pass = dataset != NULL ? dataset->pass : 0;
+    size_t n_lasting = dataset != NULL ? count_lasting(build, steps, n) : 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (dataset != NULL)
+            dataset->pass = i < n_lasting ? 0 : pass;
+        rc = check_single(build, &steps[i], err);
         if (rc == 0)
             rc = build_step(build, &steps[i], &flow, err);
-        if (rc < 0) {
-            stg_iter_destroy(flow.iter);
-            return rc;
-        }
     }
-    *ret = flow;
-    return 0;
+    if (dataset != NULL)
+        dataset->pass = pass;
+    if (rc < 0)
+        stg_iter_destroy(flow.iter);
+    else
+        *ret = flow;
+    return rc;
 }
 
 static int build_all(struct build *build, struct flow *ret, struct stg_err *err)

@@ -36,7 +36,7 @@ int stg_dataset_create(const struct stg_pipeline_spec *spec,
     stg_position_queue_init(&dataset->positions);
     stg_bump_init(&dataset->bump, 0);
     pthread_mutex_init(&dataset->versions.lock, NULL);
-    dataset->fingerprint = spec->fingerprint;
+    dataset->pass = env->pass;
     int rc = stg_quota_create(env->buffer_bytes, &dataset->quota);
     if (rc < 0) {
         stg_err(err, rc, "dataset: out of memory");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/dataset/vocabulary.h"
+#include "ops/base/hash.h"
 #include "ops/graph/composite.h"
 
 struct stg_func_run {
@@ -140,8 +141,13 @@ int stg_func_load(struct stg_func *func, struct stg_dataset *dataset, struct stg
         rc = count(read->bytes, dataset, err);
     if (rc < 0)
         return stg_step_prefix(func->step, rc, err);
-    dataset->fingerprint ^= read->fingerprint;
-    dataset->vocabularies ^= read->fingerprint;
+    func->pass = dataset->pass;
+    if (read->n > 0) {
+        dataset->vocabularies = stg_fingerprint64_join(
+            dataset->vocabularies, &read->fingerprint, sizeof(read->fingerprint));
+        dataset->n_vocabularies += read->n;
+        dataset->vocabulary = read->file;
+    }
     if (func->many != NULL)
         stg_graph_borrow_tables(func->many, func->each);
     return 0;
@@ -410,7 +416,7 @@ static int no_memory(const struct stg_func_run *run, const struct stg_err *error
 static int exec(struct stg_func_run *run, const struct stg_func_call *call, int64_t first,
                 int64_t n, bool as_one, struct stg_err *error)
 {
-    struct stg_key key = {.pass = run->dataset->env.pass,
+    struct stg_key key = {.pass = run->func->pass,
                           .epoch = call->epoch,
                           .index = call->index + (uint64_t)first};
     struct place place = {.output = call->output, .first = first, .n = n};

@@ -21,6 +21,7 @@ struct stg_func {
     struct stg_graph *each; /* of one element */
     struct stg_graph *many; /* of many, with one more dimension; NULL: one at a time */
     struct stg_vocabularies vocabularies;
+    uint64_t pass;        /* as in struct stg_iter */
     struct stg_bump bump; /* owns outputs that replace a ragged component */
     /* All outputs are numbers of known shapes, and are written to their final place. */
     bool is_placed;
@@ -35,9 +36,9 @@ int stg_func_create(const struct stg_step *step, const struct stg_feature *outpu
                     struct stg_err *err);
 void stg_func_destroy(struct stg_func *func); /* NULL is allowed */
 
-/* Reads the vocabularies of its graph, if any, for this pass. Reads on behalf of the
- * dataset's user, and counts the memory on the dataset. Their content is part of the
- * dataset's fingerprint. Call it before an executor is created. Errors as
+/* Begins a pass: call it when the iterator is made, before an executor is created. Reads
+ * the vocabularies of its graph, if any, on behalf of the dataset's user, and counts the
+ * memory on the dataset. Their content is part of what the dataset reads. Errors as
  * stg_vocabularies_load. */
 int stg_func_load(struct stg_func *func, struct stg_dataset *dataset,
                   struct stg_err *err);

@@ -110,6 +110,7 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
     }
     *iter = (struct stg_iter){
         .impl = impl, .input = input, .dataset = dataset, .step = step, .schema = schema};
+    iter->pass = dataset->pass;
     for (; input != NULL; input = input->sibling) {
         iter->depth = input->depth > iter->depth ? input->depth : iter->depth;
         iter->varies |= input->varies;

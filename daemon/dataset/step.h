@@ -78,6 +78,8 @@ struct stg_iter {
     struct stg_dataset *dataset;
     const struct stg_step *step;
     const struct stg_schema *schema; /* of what it yields */
+    uint64_t pass;  /* keys what is random in it: that of the dataset, unless a cache
+                       behind it outlives the pass: 0 */
     uint32_t depth; /* 1: a source; else one more than the deepest of its inputs */
     bool varies;    /* an iteration may have another number of records than the next */
     struct stg_trace_label label;
@@ -163,9 +165,11 @@ struct stg_dataset {
     struct stg_file_user identity;
     struct stg_quota *quota;
     struct stg_bump bump;  /* schemas, file names */
-    uint64_t fingerprint;  /* of the pipeline */
-    uint64_t vocabularies; /* of the content of its steps' vocabularies */
-    const char **files;    /* what the steps `files` found; immutable after create */
+    uint64_t pass;         /* of the iterators that are being made */
+    uint64_t vocabularies; /* hash of the content of its steps' vocabularies, in turn */
+    uint32_t n_vocabularies;
+    const char *vocabulary; /* the file of one of them */
+    const char **files;     /* what the steps `files` found; immutable after create */
     uint32_t n_files;
     struct {
         pthread_mutex_t lock; /* guards these */

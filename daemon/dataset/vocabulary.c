@@ -120,7 +120,11 @@ static int load(void *owner, const struct stg_node *node, struct stg_tensor *ret
     if (rc == 0)
         *ret = table;
     free(text);
-    return rc < 0 ? stg_err_prefix(err, rc, "%s", file) : 0;
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "%s", file);
+    loading->vocabularies->n++;
+    loading->vocabularies->file = file;
+    return 0;
 }
 
 int stg_vocabularies_load(struct stg_graph *graph,

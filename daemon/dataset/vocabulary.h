@@ -25,6 +25,8 @@ struct stg_vocabulary_reader {
 struct stg_vocabularies {
     uint64_t fingerprint; /* of all of it; 0: nothing */
     uint64_t bytes;       /* that the graph's own tables take */
+    uint32_t n;
+    const char *file; /* of the last one; lives as long as the spec */
     struct stg_shared **shared;
     size_t n_shared;
 };

@@ -173,6 +173,37 @@ class Resume(Case):
                 self.assertEqual(sum(some(stream, 10000 // batch_size, values), []), sum(every[600:], []))
         self.assertEqual(os.listdir(folder), [marks])
 
+    def resumes_in_the_second_pass(self, name, lose):
+        with stager.open(name, private_run=True) as stream:
+            for batch in stream:
+                del batch
+            iter(stream)
+            some(stream, 3, values)
+            state = stream.state_dict()
+            rest = some(stream, 5, values)
+        lose()
+        with stager.open(name, state=state) as stream:
+            self.assertEqual(some(stream, 5, values), rest)
+
+    def test_a_cache_that_was_lost_is_filled_with_the_keys_of_the_first_pass(self):
+        folder = os.path.join(self.daemon.folder, self._testMethodName)
+        os.makedirs(folder)
+        frozen = [{"range": {"stop": 100}}, {"shuffle": {"buffer_size": 100, "seed": 3}}]
+        name = self.apply(dataset=[*frozen, {"cache": {"filename": f"{folder}/c"}}, {"batch": {"batch_size": 10}}])
+
+        def lose():
+            for entry in os.listdir(folder):
+                os.unlink(f"{folder}/{entry}")
+        self.resumes_in_the_second_pass(name, lose)
+
+        def restart():
+            self.daemon.process.kill()
+            self.daemon.process.wait()
+            self.daemon.start()
+        name = stager.apply(json.dumps({"name": "in_a_container", "container": "shared", "dataset": [
+            *frozen, "cache", {"batch": {"batch_size": 10}}]}))
+        self.resumes_in_the_second_pass(name, restart)
+
     def test_another_batch_size_goes_on_at_the_right_row(self):
         folder = self.rows()
         name = self.criteo(folder, batch_size=16)
@@ -394,6 +425,33 @@ class Refused(Case):
             some(stream, 1)
         os.unlink(f"{folder}/1.csv")
         self.refuses(name, state, precondition, r"2 files of \d+ bytes now, 3 of \d+ then \(files were removed\)")
+
+    def test_another_vocabulary_of_a_step_is_named(self):
+        lines = self.file("lines", "".join(f"w{i % 7}\n" for i in range(100)))
+        words = [self.file(f"words{i}", "".join(f"w{i}\n" for i in range(7))) for i in range(2)]
+
+        def look_up(i):
+            return {"map": {"graph": [{"name": "words", "op": "vocabulary", "file": words[i]},
+                                      {"name": "id", "op": "lookup", "input": ["words", "record"]}],
+                            "output": {"id": "id", "record": "record"}}}
+        one = self.apply(dataset=[{"files": {"pattern": lines}}, "text_line", look_up(0), {"batch": {"batch_size": 5}}])
+        state = self.state(one)
+        both = stager.apply(json.dumps({"name": "both_vocabularies", "dataset": [
+            {"files": {"pattern": lines}}, "text_line", look_up(0), {"map": {"output": {"record": "record"}}}, look_up(1),
+            {"batch": {"batch_size": 5}}]}))
+        of_both = self.state(both)
+        with open(words[0], "rb+") as file:     # the same size
+            file.write(b"w1\nw0\n")
+        text = "words0: the vocabulary has another content than when the state was taken: restore"
+        self.refuses(one, state, stager.FailedPreconditionError, text)
+        with open(words[1], "rb+") as file:     # the same change, so that sums of both would cancel out
+            file.write(b"w1\nw0\n")
+        self.refuses(both, of_both, stager.FailedPreconditionError,
+                     r"words1 \(or another of the 2 vocabularies of steps\): the vocabulary has another content")
+        with open(words[0], "rb+") as file:
+            file.write(b"w0\nw1\n")
+        with stager.open(one, state=state) as stream:
+            self.assertEqual(stream.next()["id"].tolist(), [i % 7 for i in range(15, 20)])
 
     def test_files_may_move_together(self):
         folder = self.rows()

@@ -84,7 +84,7 @@ static void start(struct sample *sample)
     bool again = stg_step_bool(iter->step, "rerandomize_each_iteration", false);
     stg_directed_forget(&sample->directed);
     stg_random_init(&sample->random, (uint64_t)stg_step_int(iter->step, "seed", 0),
-                    STG_RANDOM_SAMPLE, again ? iter->dataset->env.pass : 0,
+                    STG_RANDOM_SAMPLE, again ? iter->pass : 0,
                     again ? sample->iteration : 0);
     sample->n_drawn = 0;
     sample->n_summed = SIZE_MAX;

@@ -42,7 +42,7 @@ static struct stg_trail *open_trail(struct stg_iter *iter, struct stg_marks *mar
         return NULL;
     const struct stg_trail_key key = {.steps = content.steps,
                                       .files = content.files,
-                                      .pass = env->pass,
+                                      .pass = iter->pass,
                                       .rest = (uint64_t)STG_ORDER_VERSION << 32 |
                                               env->ignored_codes,
                                       .user = iter->dataset->identity.uid};

@@ -316,7 +316,7 @@ static void set_order(struct files *files)
     if (!files->shuffle)
         return;
     struct stg_random random;
-    stg_random_init(&random, files->seed, STG_RANDOM_FILES, files->iter.dataset->env.pass,
+    stg_random_init(&random, files->seed, STG_RANDOM_FILES, files->iter.pass,
                     files->iteration);
     for (uint32_t i = files->n; i > 1; i--) {
         uint32_t j = (uint32_t)stg_random_below(&random, files->n - i, i);

@@ -2,6 +2,7 @@
 #include "daemon/dataset/sources/identity.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -89,6 +90,9 @@ int stg_dataset_identify(const struct stg_dataset *dataset,
         all.names += hash_name(name);
         all.sum += hash_file(name, bytes);
     }
+    if (dataset->n_vocabularies > 0)
+        all.sum += hash_file("vocabularies", dataset->vocabularies);
+    all.n_files += dataset->n_vocabularies;
     *ret = all;
     return 0;
 }
@@ -127,6 +131,21 @@ static const char *find_resized(const struct stg_dataset *dataset,
     return NULL;
 }
 
+/* Their content is in the sum alone. */
+static int refuse_vocabulary(const struct stg_dataset *dataset, const char *hint,
+                             struct stg_err *err)
+{
+    char shown[512], others[64] = "";
+    if (dataset->n_vocabularies > 1)
+        snprintf(others, sizeof(others), " (or another of the %u vocabularies of steps)",
+                 dataset->n_vocabularies);
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "%s%s: the vocabulary has another content than when the state was "
+                   "taken: %s",
+                   stg_storage_shown(dataset->vocabulary, shown, sizeof(shown)), others,
+                   hint);
+}
+
 int stg_dataset_compare(const struct stg_dataset *dataset,
                         const struct stg_pipeline_spec *spec,
                         const struct stg_data_identity *state,
@@ -153,6 +172,9 @@ int stg_dataset_compare(const struct stg_dataset *dataset,
                        " when the state was taken: %s",
                        stg_storage_shown(file, shown, sizeof(shown)), now_bytes,
                        then_bytes, hint);
+    if (dataset->n_vocabularies > 0 && now->n_files == state->n_files &&
+        now->names == state->names && now->bytes == state->bytes)
+        return refuse_vocabulary(dataset, hint, err);
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
                    "the files differ from those that the state was taken of: %" PRIu64
                    " files of %" PRIu64 " bytes now, %" PRIu64 " of %" PRIu64

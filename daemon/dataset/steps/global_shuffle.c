@@ -134,8 +134,7 @@ uint64_t stg_global_layout_find(const struct stg_global_layout *layout, uint64_t
 static void init_random(const struct global *global, enum stg_random_purpose purpose,
                         struct stg_random *ret)
 {
-    stg_random_init(ret, global->seed, purpose,
-                    global->reshuffle ? global->iter.dataset->env.pass : 0,
+    stg_random_init(ret, global->seed, purpose, global->reshuffle ? global->iter.pass : 0,
                     global->reshuffle ? global->iteration : 0);
 }
 

@@ -73,8 +73,8 @@ static int make_error(struct call *call, struct stg_err *err)
 static int run(struct call *call, struct stg_tensor *tensors, struct stg_err *err)
 {
     const struct stg_function_caller *caller = call->calls->caller;
-    struct stg_function_call what = {call->input, call->calls->iter.dataset->env.pass,
-                                     call->epoch, call->index};
+    struct stg_function_call what = {call->input, call->calls->iter.pass, call->epoch,
+                                     call->index};
     void *result = NULL;
     int rc = caller->call(caller->owner, &what, tensors, &result, err);
     bool is_error =

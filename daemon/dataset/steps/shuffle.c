@@ -113,7 +113,7 @@ static void epoch_open(struct shuffle *shuffle)
 {
     struct epoch *epoch = current(shuffle);
     stg_random_init(&shuffle->random, shuffle->seed, STG_RANDOM_SHUFFLE,
-                    shuffle->reshuffle ? shuffle->iter.dataset->env.pass : 0,
+                    shuffle->reshuffle ? shuffle->iter.pass : 0,
                     shuffle->reshuffle ? epoch->iteration : 0);
 }
 

@@ -39,12 +39,15 @@ static struct stg_pipeline_spec *load(const char *text)
     return spec;
 }
 
+static uint64_t test_pass; /* of the runs */
+
 /* Returns the output as text, or its error as "!CODE text". The caller frees it. */
 static char *run_as(const char *text, uid_t uid)
 {
     struct stg_pipeline_spec *spec = load(text);
     struct stg_dataset_env env = stg_test_env();
     env.uid = env.gid = uid;
+    env.pass = test_pass;
     struct stg_dataset *dataset;
     struct stg_err err = {0};
     CHECK_OK(stg_dataset_create(spec, &env, &dataset, &err), err);
@@ -246,6 +249,59 @@ static void a_file_that_changes_meanwhile_makes_no_entry(void)
     CHECK(rest_of(dataset) > 0);
     CHECK(!is_there("c") && !is_there("c.part"));
     stg_pipeline_spec_destroy(spec);
+}
+
+/* Removes the entry of "c", and makes it in that pass. The caller frees the output. */
+static char *make_entry(const char *text, uint64_t pass)
+{
+    if (is_there("c"))
+        CHECK_INT(unlink(stg_test_path(entry_of("c"))), 0);
+    test_pass = pass;
+    char *ret = run_as(text, 0);
+    test_pass = 0;
+    return ret;
+}
+
+/* A state of a later pass leads to the same rows, also when the file is lost. */
+static void the_cache_has_what_the_first_pass_makes_whichever_pass_fills_it(void)
+{
+    static const char frozen[] =
+        "- range: {stop: 20}\n- shuffle: {buffer_size: 20, seed: 3}\n"
+        "- cache: {filename: $DIR/c}\n";
+    static const char with_branch[] =
+        "- range: {stop: 10}\n- shuffle: {buffer_size: 20, seed: 3}\n"
+        "- sample_from_datasets: {from: [other], seed: 2, rerandomize_each_iteration: "
+        "true}\n- cache: {filename: $DIR/c}\n"
+        "datasets:\n  other:\n  - range: {start: 10, stop: 20}\n"
+        "  - shuffle: {buffer_size: 20, seed: 4}\n";
+    static const char behind[] = "- range: {stop: 20}\n- cache: {filename: $DIR/c}\n"
+                                 "- shuffle: {buffer_size: 20, seed: 3}\n";
+    static const char *const texts[] = {frozen, with_branch, behind};
+    for (size_t i = 0; i < 3; i++) {
+        char *first = make_entry(texts[i], 0), *later = make_entry(texts[i], 7);
+        CHECK((strcmp(first, later) == 0) == (texts[i] != behind));
+        free(first);
+        free(later);
+    }
+}
+
+/* Also one that two steps use. */
+static void a_vocabulary_is_part_of_the_key(void)
+{
+    static const char text[] =
+        "- files: {pattern: $DIR/in}\n- text_line\n"
+        "- filter: {graph: {words: {op: vocabulary, file: $DIR/words}, id: {op: lookup, "
+        "input: [words, record]}, none: {op: constant, value: -1, dtype: int64}, is: "
+        "{op: "
+        "not_equal, input: [id, none]}}, predicate: is}\n"
+        "- map: {graph: {words: {op: vocabulary, file: $DIR/words}, id: {op: lookup, "
+        "input: [words, record]}}, output: id}\n- cache: {filename: $DIR/c}\n";
+    STG_TEST_FILE("in", "a\nb\nx\n");
+    STG_TEST_FILE("words", "a\nb\n");
+    check_run(text, "0 1 ");
+    STG_TEST_FILE("words", "b\na\n");
+    check_run(text, "1 0 ");
+    CHECK_INT(find_entry("c", false, NULL), 2);
 }
 
 static void within_a_pass_the_file_is_read_from_the_second_epoch_on(void)
@@ -476,6 +532,8 @@ static const struct stg_test tests[] = {
     TEST(too_much_for_the_memory_is_reported),
     TEST(a_whole_epoch_makes_the_file_and_the_next_pass_reads_it),
     TEST(each_content_has_its_own_entry),
+    TEST(the_cache_has_what_the_first_pass_makes_whichever_pass_fills_it),
+    TEST(a_vocabulary_is_part_of_the_key),
     TEST(a_file_that_changes_meanwhile_makes_no_entry),
     TEST(each_user_has_an_own_entry),
     TEST(within_a_pass_the_file_is_read_from_the_second_epoch_on),
