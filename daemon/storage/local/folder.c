@@ -126,7 +126,8 @@ static void make_room(struct stg_folder *folder, uint64_t bytes)
         return;
     uint64_t most = folder->most / 100 * KEEP_PERCENT;
     most = most > bytes ? most - bytes : 0;
-    qsort(list.at, list.n, sizeof(*list.at), by_use);
+    if (list.n > 1)
+        qsort(list.at, list.n, sizeof(*list.at), by_use);
     for (size_t i = 0; i < list.n && list.bytes > most; i++) {
         unlinkat(folder->dir, list.at[i].name, 0);
         list.bytes -= list.at[i].bytes;
