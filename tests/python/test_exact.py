@@ -318,6 +318,7 @@ class Run:
             if not living[events].read():
                 living[events].reap()
                 self.ended(living[events])
+                break       # after a restart, other trainers have these descriptors
 
     def state_of_all(self):
         return {t.rank: (t.status, t.n_events, t.reason() if t.status else "") for t in self.trainers.values()}
