@@ -196,25 +196,34 @@ static void make_up_name(struct stg_catalog *catalog, char *buf, size_t bytes)
         snprintf(buf, bytes, "prefetch_%u", i);
 }
 
-/* The shared instance belongs to the past: its clients get the rest, then ABORTED. */
-static void retire(struct stg_pipeline *pipeline, const char *text)
+/* The instance belongs to the past: its clients get the rest, then ABORTED. */
+static void retire_one(struct stg_instance *instance, const char *text)
 {
-    struct stg_instance *instance = pipeline->instance;
-    pipeline->instance = NULL;
-    if (instance == NULL)
-        return;
     instance->pipeline = NULL;
     instance->abandoned = 1;
     if (instance->stage != NULL)
         stg_stage_stop(instance->stage, STAGER_ABORTED, text, true);
 }
 
+static void retire(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                   const char *text)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (stg_catalog_is_of(i, pipeline))
+            retire_one(i, text);
+    }
+    pipeline->instance = NULL;
+}
+
 /* ---- replacing ---- */
 
-static bool busy(const struct stg_pipeline *pipeline)
+static bool busy(const struct stg_catalog *catalog, const struct stg_pipeline *pipeline)
 {
-    return pipeline->instance != NULL && pipeline->instance->stage != NULL &&
-           stg_stage_is_used(pipeline->instance->stage);
+    const struct stg_instance *i = catalog->instances;
+    while (i != NULL && !(stg_catalog_is_of(i, pipeline) && i->stage != NULL &&
+                          stg_stage_is_used(i->stage)))
+        i = i->next;
+    return i != NULL;
 }
 
 /* Returns whether a later run of the same script applies `after`. */
@@ -227,17 +236,19 @@ static bool same_script(const struct stg_definition *before,
            before->applier.uid == after->applier.uid;
 }
 
-static bool may_replace(const struct stg_pipeline *pipeline,
+static bool may_replace(const struct stg_catalog *catalog,
+                        const struct stg_pipeline *pipeline,
                         const struct stg_definition *definition, enum stg_replace replace)
 {
-    if (busy(pipeline))
+    if (busy(catalog, pipeline))
         return replace == STG_REPLACE_ALL;
     return replace != STG_REPLACE_OWN || same_script(pipeline->definition, definition);
 }
 
-static int refuse(const struct stg_pipeline *pipeline,
+static int refuse(const struct stg_catalog *catalog, const struct stg_pipeline *pipeline,
                   const struct stg_definition *definition, struct stg_err *err)
 {
+    bool is_busy = busy(catalog, pipeline);
     const struct stg_definition *before = pipeline->definition;
     char text[512];
     stg_difference(before->text, before->text_bytes, definition->text,
@@ -245,22 +256,26 @@ static int refuse(const struct stg_pipeline *pipeline,
     stg_err(err, -STAGER_FAILED_PRECONDITION,
             "pipeline %s already exists with other content: %s", pipeline->name,
             text[0] != '\0' ? text : "lines in another order, or another vocabulary");
-    if (busy(pipeline)) {
+    if (is_busy)
         stg_err_append(err, err->code, "; clients are attached:");
-        stg_stage_name_clients(pipeline->instance->stage, err);
+    for (const struct stg_instance *i = catalog->instances; i != NULL && is_busy;
+         i = i->next) {
+        if (stg_catalog_is_of(i, pipeline) && i->stage != NULL)
+            stg_stage_name_clients(i->stage, err);
     }
     return stg_err_append(
         err, err->code, "; use --replace (replace=True in Python)%s, or another name",
-        busy(pipeline) ? ", after which they receive the published batches, then ABORTED"
-                       : "");
+        is_busy ? ", after which they receive the published batches, then ABORTED" : "");
 }
 
-int stg_catalog_check_replace(const struct stg_pipeline *pipeline,
+int stg_catalog_check_replace(const struct stg_catalog *catalog,
+                              const struct stg_pipeline *pipeline,
                               const struct stg_definition *definition,
                               enum stg_replace replace, struct stg_err *err)
 {
-    return may_replace(pipeline, definition, replace) ? 0
-                                                      : refuse(pipeline, definition, err);
+    return may_replace(catalog, pipeline, definition, replace)
+               ? 0
+               : refuse(catalog, pipeline, definition, err);
 }
 
 /* Stores the definition as the next generation, after the one that it replaces is kept.
@@ -285,7 +300,7 @@ static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
     char text[128];
     pipeline->generation++;
     snprintf(text, sizeof(text), "replaced by generation %" PRIu64, pipeline->generation);
-    retire(pipeline, text);
+    retire(catalog, pipeline, text);
     stop_workers(pipeline, text);
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
@@ -305,7 +320,7 @@ static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *
                               struct stg_err *err)
 {
     struct stg_workers *workers = NULL;
-    int rc = stg_catalog_check_replace(pipeline, definition, replace, err);
+    int rc = stg_catalog_check_replace(catalog, pipeline, definition, replace, err);
     if (rc == 0)
         rc = make_workers(catalog, pipeline->name, definition, &workers, err);
     if (rc == 0)
@@ -325,7 +340,8 @@ int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline
                       struct stg_err *err)
 {
     struct stg_instance *instance = candidate->instance;
-    int rc = stg_catalog_check_replace(pipeline, candidate->definition, replace, err);
+    int rc =
+        stg_catalog_check_replace(catalog, pipeline, candidate->definition, replace, err);
     if (rc == 0)
         rc = save_next(catalog, pipeline, candidate->definition, err);
     if (rc < 0)
@@ -346,7 +362,9 @@ void stg_catalog_drop(struct stg_pipeline *candidate, const char *text)
 {
     if (candidate == NULL)
         return;
-    retire(candidate, text);
+    if (candidate->instance != NULL)
+        retire_one(candidate->instance, text);
+    candidate->instance = NULL;
     free_pipeline(candidate);
 }
 
@@ -486,7 +504,7 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
         return rc;
     stg_journal_remove(pipeline->journal);
     stg_versions_forget(catalog->settings, pipeline->name);
-    retire(pipeline, "the pipeline was deleted");
+    retire(catalog, pipeline, "the pipeline was deleted");
     unlink_pipeline(catalog, pipeline);
     stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);
     free_pipeline(pipeline);

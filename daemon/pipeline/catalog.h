@@ -31,7 +31,9 @@ struct stg_instance {
     struct stg_definition *definition;
     uint64_t generation;
     bool private_run;
-    bool is_candidate; /* of a pipeline that is not in the catalog yet: warm_up.h */
+    bool is_candidate;  /* of a pipeline that is not in the catalog yet: warm_up.h */
+    bool is_apart;      /* a private run of a client of a broadcast, which has commits */
+    char apart_id[128]; /* the client_id that its user chose; "": none, or not apart */
     _Atomic int
         abandoned; /* its result is not needed any more; the creating thread reads this */
     enum stg_instance_state state;
@@ -139,6 +141,11 @@ int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeli
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret);
 
+/* Appends the clients that have runs of their own. */
+void stg_catalog_show_apart(const struct stg_catalog *catalog,
+                            const struct stg_pipeline *pipeline, struct stg_bump *bump,
+                            struct stg_pipeline_status *ret);
+
 /* Deletes a pipeline. Clients get the published items, then ABORTED. */
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                        struct stg_err *err);
@@ -151,11 +158,14 @@ struct stg_wanted {
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;
     const char *name; /* the client_id if the user chose it; or NULL */
+    bool is_apart;    /* see struct stg_instance */
 };
 
 /* Returns the instance to attach to: the shared one (created if needed), or a new private
  * one. It may still be CREATING (check again on `changed`). A state may need a new shared
- * one: the clients of the last one, which have taken nothing, then get ABORTED.
+ * one: the clients of the last one, which have taken nothing, then get ABORTED. A client
+ * of a broadcast whose state is before the buffer gets a private one. ALREADY_EXISTS: one
+ * of that name has such a run.
  * UNAVAILABLE: the runners of the last instance have not ended; call again on `changed`.
  * Errors of a state: as stg_stage_admit. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,

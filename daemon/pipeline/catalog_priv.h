@@ -26,6 +26,10 @@ struct stg_catalog {
     struct stg_journal_writers journals;
 };
 
+/* status.c: returns whether clients of the instance are those of the pipeline. */
+bool stg_catalog_is_of(const struct stg_instance *instance,
+                       const struct stg_pipeline *pipeline);
+
 /* status.c: keeps the counters of an instance whose runners have ended: the next instance
  * of this generation goes on with them, and status shows them without an instance. */
 void stg_catalog_keep_counts(struct stg_instance *instance);
@@ -37,7 +41,8 @@ int stg_catalog_resolve(struct stg_catalog *catalog,
                         char ret_name[65], struct stg_pipeline **ret,
                         struct stg_err *err);
 /* catalog.c: checks whether a definition may replace the pipeline's. */
-int stg_catalog_check_replace(const struct stg_pipeline *pipeline,
+int stg_catalog_check_replace(const struct stg_catalog *catalog,
+                              const struct stg_pipeline *pipeline,
                               const struct stg_definition *definition,
                               enum stg_replace replace, struct stg_err *err);
 /* catalog.c: makes definition and instance of a candidate, which is in no list, the next

@@ -398,6 +398,9 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->pipeline_id = pipeline->id;
     instance->told_state = "";
     instance->private_run = private_run;
+    instance->is_apart = wanted->is_apart;
+    if (wanted->is_apart && wanted->name != NULL)
+        snprintf(instance->apart_id, sizeof(instance->apart_id), "%s", wanted->name);
     instance->plan = plan;
     instance->prior = find_prior(catalog, definition);
     instance->n_gone = catalog->n_gone;
@@ -484,8 +487,8 @@ static void forget_warm(struct stg_pipeline *pipeline)
                    "its first client needs more batches in flight", false);
 }
 
-/* Returns 1 if the shared instance was superseded, 0 if a client with the state may
- * attach to it. */
+/* Returns 0 if a client with the state may attach to the shared instance, 1 if that was
+ * superseded, 2 if the client needs a run apart. */
 static int admit(struct stg_pipeline *pipeline, const struct stg_wanted *wanted,
                  struct stg_err *err)
 {
@@ -496,6 +499,37 @@ static int admit(struct stg_pipeline *pipeline, const struct stg_wanted *wanted,
     if (rc == 1)
         supersede(pipeline, wanted);
     return rc;
+}
+
+/* Other clients are past the state. None of them is rewound. */
+static int new_apart(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                     const struct stg_wanted *wanted, struct stg_instance **ret,
+                     struct stg_err *err)
+{
+    struct stg_wanted apart = *wanted;
+    apart.private_run = apart.is_apart = true;
+    return new_instance(catalog, pipeline, &apart, ret, err);
+}
+
+/* A name is that of one client, also if the client has a run of its own. */
+static int check_apart(const struct stg_catalog *catalog,
+                       const struct stg_pipeline *pipeline,
+                       const struct stg_wanted *wanted, struct stg_err *err)
+{
+    if (wanted->name == NULL || wanted->private_run)
+        return 0;
+    for (const struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (!i->is_apart || !stg_catalog_is_of(i, pipeline) || i->stage == NULL ||
+            strcmp(i->apart_id, wanted->name) != 0 || !stg_stage_is_used(i->stage))
+            continue;
+        stg_err(err, -STAGER_ALREADY_EXISTS,
+                "client %.127s is attached to pipeline %s already, in a run of its own:",
+                wanted->name, pipeline->name);
+        stg_stage_name_clients(i->stage, err);
+        return stg_err_append(err, err->code,
+                              "; choose another client_id, or end that process");
+    }
+    return 0;
 }
 
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
@@ -518,9 +552,13 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         forget_warm(pipeline);
         instance = NULL;
     }
-    int rc = instance != NULL ? admit(pipeline, wanted, err) : 1;
+    int rc = check_apart(catalog, pipeline, wanted, err);
+    if (rc == 0)
+        rc = instance != NULL ? admit(pipeline, wanted, err) : 1;
     if (rc == 0)
         *ret = instance;
+    if (rc == 2)
+        return new_apart(catalog, pipeline, wanted, ret, err);
     return rc == 1 ? new_instance(catalog, pipeline, wanted, ret, err) : rc;
 }
 

@@ -99,6 +99,23 @@ static void show_container(const struct stg_definition *definition,
     ret->container_bytes = usage.bytes;
 }
 
+bool stg_catalog_is_of(const struct stg_instance *instance,
+                       const struct stg_pipeline *pipeline)
+{
+    return instance == pipeline->instance ||
+           (instance->is_apart && instance->pipeline_id == pipeline->id);
+}
+
+void stg_catalog_show_apart(const struct stg_catalog *catalog,
+                            const struct stg_pipeline *pipeline, struct stg_bump *bump,
+                            struct stg_pipeline_status *ret)
+{
+    for (const struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i != pipeline->instance && stg_catalog_is_of(i, pipeline) && i->stage != NULL)
+            stg_stage_show_apart(i->stage, bump, ret);
+    }
+}
+
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret)
 {

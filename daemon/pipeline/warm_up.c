@@ -87,7 +87,7 @@ int stg_warm_up_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         pipeline->definition->spec->fingerprint == definition->spec->fingerprint;
     int rc = check(pipeline, definition, err);
     if (rc == 0 && !unchanged)
-        rc = stg_catalog_check_replace(pipeline, definition, replace, err);
+        rc = stg_catalog_check_replace(catalog, pipeline, definition, replace, err);
     struct stg_warm_up *warm_up =
         rc == 0 ? create(catalog, pipeline, replace, err) : NULL;
     if (warm_up == NULL)

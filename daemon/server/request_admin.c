@@ -346,6 +346,7 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     stg_bump_init(&bump, 0);
     struct stg_reply reply = stg_reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
+    stg_catalog_show_apart(session->server->catalog, pipeline, &bump, &reply.status);
     int rc =
         stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
                             &reply.status.quarantined, &reply.status.n_quarantined, &err);

@@ -197,9 +197,13 @@ void stg_commit_attached(struct stg_session *session, const struct stg_request *
                          struct stg_instance *instance, const char *client_id)
 {
     const char *lane = find_lane(request, instance->definition, NULL);
-    if (instance->private_run || instance->pipeline == NULL || lane == NULL)
+    const struct stg_pipeline *pipeline =
+        instance->is_apart ? stg_catalog_find(instance->catalog, instance->config.name)
+                           : instance->pipeline;
+    if ((instance->private_run && !instance->is_apart) || pipeline == NULL ||
+        lane == NULL)
         return;
-    struct stg_journal *journal = instance->pipeline->journal;
+    struct stg_journal *journal = pipeline->journal;
     uint64_t *attempt = lane[0] == '\0' ? &instance->attempt : &session->attempt;
     if (*attempt == 0)
         *attempt = stg_journal_begin(journal, lane);
@@ -252,7 +256,7 @@ static int refuse_stream(const struct stg_session *session, struct stg_err *err)
 {
     const struct stg_instance *instance = session->instance;
     struct stg_request unnamed = {.name = instance->config.name};
-    if (instance->private_run)
+    if (instance->private_run && !instance->is_apart)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "a private run of pipeline %s has no commits: open it without "
                        "private_run",

@@ -77,6 +77,24 @@ static int reply_open(struct stg_session *session, struct stg_reply *reply,
     return rc;
 }
 
+/* A client that has a run of its own needs no place in the shared one. */
+static void leave_shared(struct stg_session *session, const struct stg_attach *params)
+{
+    const struct stg_instance *instance = session->instance;
+    struct stg_pipeline *pipeline =
+        stg_catalog_find(session->server->catalog, instance->config.name);
+    stg_log(STG_LOG_INFO,
+            "pipeline %s: client %s (pid %d) loaded a state of pass %" PRIu64
+            ", position %" PRIu64
+            ", which other clients have behind them: it gets a run of its own",
+            instance->config.name, params->client_id, (int)params->pid,
+            params->state->pass, params->state->place.elements);
+    if (params->named && pipeline != NULL && pipeline->instance != NULL &&
+        pipeline->instance->stage != NULL)
+        stg_stage_forget(pipeline->instance->stage, params->client_id,
+                         "it has a run of its own now");
+}
+
 /* Sends the reply to an open; its client then has to join. */
 static void answer_open(struct stg_session *session, const struct stg_request *request,
                         struct stg_instance *instance, const struct stg_attach *params,
@@ -88,6 +106,8 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     session->client = attached->client;
     session->joining = true;
     stg_commit_attached(session, request, instance, client_id);
+    if (instance->is_apart)
+        leave_shared(session, params);
     char text[STG_STATE_TEXT_BYTES] = "";
     struct stg_reply reply = stg_reply_to(request);
     reply.name = instance->config.name;
@@ -246,6 +266,11 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
     struct stg_catalog *catalog = session->server->catalog;
     struct stg_err err = instance->error;
     session->open_private = NULL;
+    if (instance->is_apart)
+        stg_err_prefix(&err, err.code,
+                       "pipeline %s: the state is before the batches of the other "
+                       "clients, and a run of its own cannot be made",
+                       instance->config.name);
     if (err.code == -STAGER_RESOURCE_EXHAUSTED &&
         (stg_catalog_stopping(catalog) ||
          stg_catalog_n_gone(catalog) != instance->n_gone)) {
@@ -327,9 +352,12 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         stg_quarantine_check(session->server, session->identity.uid, &err) < 0)
         return wait_briefly(session, &err);
     int rc = 0;
-    if (!session->open_waits)
+    if (!session->open_waits) {
         session->open_gone = 0;
-    if (instance == NULL && (request->private_run || pipeline->instance == NULL) &&
+        session->open_apart = false;
+    }
+    if (instance == NULL &&
+        (request->private_run || session->open_apart || pipeline->instance == NULL) &&
         session->open_gone == stg_catalog_n_gone(session->server->catalog) + 1)
         return 1; /* no memory came back since it was refused */
     if (instance == NULL)
@@ -340,8 +368,10 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
                             "the last run of pipeline %s is still stopping: a read of a "
                             "file is slow; try again",
                             pipeline->name);
-    if (rc == 0 && instance->private_run)
+    if (rc == 0 && instance->private_run) {
         session->open_private = instance;
+        session->open_apart = instance->is_apart;
+    }
     if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
         return wait_because(
             session,

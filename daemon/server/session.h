@@ -65,6 +65,7 @@ struct stg_session {
     struct stg_request open;
     struct stg_bump open_bump;
     struct stg_instance *open_private;
+    bool open_apart;                   /* the last one was of a run apart */
     struct stg_probing *probing;       /* of the request that it makes, or NULL */
     struct stg_tracing *tracing;       /* what it traces, or NULL */
     struct stg_index_job *index_job;   /* what it began, or NULL */

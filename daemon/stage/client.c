@@ -394,6 +394,8 @@ int stg_client_open(struct stg_stage *stage, const struct stg_attach *attach,
     client->next = stage->members.clients;
     stage->members.clients = client;
     stage->members.n_joining++;
+    if (client->loads)
+        client->cursor = first_ordinal(stage, client);
     stg_consumer_join(stage, client);
     return 0;
 }

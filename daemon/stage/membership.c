@@ -240,7 +240,6 @@ void stg_clients_show(const struct stg_membership *members, struct stg_bump *bum
     size_t n = 0;
     for (const struct stg_client *c = members->clients; c != NULL; c = c->next)
         n++;
-    ret->n_clients = 0;
     if (!grow(bump, n, ret))
         return;
     for (const struct stg_client *c = members->clients; c != NULL; c = c->next) {

@@ -217,7 +217,11 @@ static bool broadcast_give(const struct stg_delivery_view *view,
     if (!view->members->begun)
         return false;
     for (struct stg_client *c = view->members->clients; c != NULL; c = c->next) {
-        uint64_t cursor = stg_client_takes_part(c) ? offer(view, c, ret) : slowest;
+        uint64_t cursor = slowest;
+        if (stg_client_takes_part(c))
+            cursor = offer(view, c, ret);
+        else if (c->state == STG_CLIENT_JOINING && c->loads)
+            cursor = c->cursor; /* what follows its state waits for it */
         slowest = cursor < slowest ? cursor : slowest;
     }
     ret->n_taken = slowest > buffer->first ? slowest - buffer->first : 0;

@@ -4,6 +4,7 @@
  * request `why`, which a client makes when the deadline of its `next` passes.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
@@ -78,6 +79,20 @@ static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
     ret->gpu = stage->config.spec->gpu.device;
     ret->gpu_copies = stg_mirror_status(stage->memory.mirror, why, sizeof(why));
     ret->gpu_why = stg_text_keep(bump, why);
+}
+
+void stg_stage_show_apart(struct stg_stage *stage, struct stg_bump *bump,
+                          struct stg_pipeline_status *ret)
+{
+    size_t n = ret->n_clients;
+    pthread_mutex_lock(&stage->lock);
+    stg_delivery_run(stage);
+    stg_clients_show(&stage->members, bump, ret);
+    for (; n < ret->n_clients; n++) {
+        if (strcmp(ret->clients[n].state, "attached") == 0)
+            ret->clients[n].state = "apart";
+    }
+    stg_stage_commit(stage);
 }
 
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,

@@ -108,8 +108,7 @@ int stg_stage_check_place(const struct stg_stage *stage, const struct stg_client
             place->elements);
     name(stage, stg_client_is_there, err);
     return stg_err_append(err, err->code,
-                          "; wait until they leave, open the client with the earliest "
-                          "state first, or open with private_run");
+                          "; open the client with the earliest state first");
 }
 
 static int refuse_digest(const struct stg_stage *stage, const struct stg_state *state,
@@ -126,12 +125,16 @@ static int refuse_digest(const struct stg_stage *stage, const struct stg_state *
     return err->code;
 }
 
+/* A run that has not begun waits for this client: it cannot have one apart. */
 static int admit_broadcast(const struct stg_stage *stage, const struct stg_client *back,
                            const struct stg_state *state, struct stg_err *err)
 {
     int rc = stg_stage_check_place(stage, back, state->pass, &state->place, err);
-    bool is_free = count(stage, has_begun) == 0 && count(stage, has_loaded) == 0;
-    return rc < 0 && is_free ? 1 : rc;
+    if (rc == 0)
+        return 0;
+    if (count(stage, has_begun) == 0 && count(stage, has_loaded) == 0)
+        return 1;
+    return stage->members.begun ? 2 : rc;
 }
 
 static int admit_together(const struct stg_stage *stage, const struct stg_client *back,
@@ -142,10 +145,10 @@ static int admit_together(const struct stg_stage *stage, const struct stg_client
     bool same = start != NULL && is_same(start, state);
     if (same && stage->counts.n_assigned == 0)
         return 0; /* others that wait for this client may have asked already */
-    if (!stage->policy->is_ranked)
-        return admit_broadcast(stage, back, state, err);
     if (n >= stage->config.num_clients)
         return 0; /* attaching refuses it, with the names of all */
+    if (!stage->policy->is_ranked)
+        return admit_broadcast(stage, back, state, err);
     if (start != NULL && !same && count(stage, has_loaded) > 0 &&
         count(stage, has_begun) == 0)
         return refuse_digest(stage, state, err);

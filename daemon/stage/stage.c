@@ -173,6 +173,17 @@ void stg_stage_stop(struct stg_stage *stage, int code, const char *text, bool dr
     stg_stage_commit(stage);
 }
 
+void stg_stage_forget(struct stg_stage *stage, const char *name, const char *why)
+{
+    pthread_mutex_lock(&stage->lock);
+    for (struct stg_client *c = stage->members.clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_AWAY && strcmp(c->client_id, name) == 0)
+            stg_client_forget(stage, c, why);
+    }
+    stg_delivery_run(stage);
+    stg_stage_commit(stage);
+}
+
 uint32_t stg_stage_n_clients(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);

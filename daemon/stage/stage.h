@@ -127,8 +127,9 @@ bool stg_stage_inherits(struct stg_stage *stage);
 int stg_stage_sought(struct stg_stage *stage, struct stg_err *err);
 
 /* Returns 0 if a client that loads the state may attach to this run; 1 if a new run has
- * to begin at it, and this one may end. name: its client_id if the user chose it, or
- * NULL. Refuses where other clients would notice: RESOURCE_EXHAUSTED,
+ * to begin at it, and this one may end; 2 if the client of a broadcast needs a run apart,
+ * since others would be rewound. name: its client_id if the user chose it, or NULL.
+ * Refuses where other clients would notice: RESOURCE_EXHAUSTED,
  * FAILED_PRECONDITION, which names them. */
 int stg_stage_admit(struct stg_stage *stage, const char *name,
                     const struct stg_state *state, struct stg_err *err);
@@ -141,6 +142,14 @@ int stg_stage_warmth(struct stg_stage *stage, uint64_t *ret_n, struct stg_err *e
 
 /* Returns whether a warm stage has had no client yet, not even one that is joining. */
 bool stg_stage_is_untouched(struct stg_stage *stage);
+
+/* Gives up the place of a client that is away under that name, if there is one. `why`
+ * completes a sentence. */
+void stg_stage_forget(struct stg_stage *stage, const char *name, const char *why);
+
+/* Appends its clients, as those of a run apart. */
+void stg_stage_show_apart(struct stg_stage *stage, struct stg_bump *bump,
+                          struct stg_pipeline_status *ret);
 
 /* Returns the pass at whose start a client that attaches now begins, plus 1; 0 if only
  * its first batch has its place. */

@@ -635,10 +635,82 @@ class Deliveries(Case):
         self.assertEqual(self.steps([second], 1), every[12:13])
         second.close()
         self.assertEqual(self.steps([first], 4), every[7:11])
-        with self.assertRaisesRegex(stager.ResourceExhaustedError, "not in the buffer any more, and other clients would be rewound"):
-            stager.open(name, state=early)
-        self.assertEqual(self.steps([first], 2), every[11:13])
+        with stager.open(name, state=early) as second:  # not in the buffer any more: a run of its own
+            self.assertEqual(self.steps([second], 6), every[2:8])
+            self.assertEqual(self.steps([first], 2), every[11:13])
+        self.assertEqual(self.steps([first], 2), every[13:15])
         first.close()
+
+    def test_broadcast_a_client_at_an_earlier_state_has_a_run_of_its_own(self):
+        """It holds nobody up, has commits and states as before, and ends with the pipeline."""
+        name = self.numbers_of("apart", 200, "broadcast", 2, capacity=4)
+        every = self.steps([stager.open(name, private_run=True)], 60)
+        first, second = stager.open(name, client_id="a", resume="start"), stager.open(name, client_id="b", resume="start")
+
+        def there():
+            return {(c["client_id"], c["state"]) for c in stager.status(name)["clients"] if c["state"] in ("attached", "apart", "away")}
+        self.assertEqual(self.steps([first], 4), every[:4])
+        self.assertEqual(self.steps([second], 1), every[:1])
+        early = second.state_dict()
+        second.commit(early, "one")
+        self.assertEqual(self.steps([second], 3), every[1:4])
+        second.close()
+        second = stager.open(name, client_id="b", resume="tag:one")
+        self.assertEqual(second.state_dict(), early)
+        self.assertEqual(self.steps([second], 2), every[1:3])
+        self.assertEqual(self.steps([first], 20), every[4:24])     # b, which was away, has no place there now
+        self.assertEqual(there(), {("a", "attached"), ("b", "apart")})
+        with self.assertRaisesRegex(stager.AlreadyExistsError, "client b is attached to pipeline .* in a run of its own: b "):
+            stager.open(name, client_id="b", state=early)
+        second.commit(second.state_dict(), "three")
+        self.assertEqual(self.steps([second], 9), every[3:12])
+        second.close()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "the last one with tag three"):
+            stager.open(name, client_id="b")
+        second = stager.open(name, client_id="b", resume="current")
+        self.assertEqual(self.steps([second], 24), every[3:27])
+        state = second.state_dict()
+        second.close()
+        second = stager.open(name, client_id="b", state=state)      # where the others are
+        self.assertEqual(self.steps([first, second], 1), [every[24], every[27]])
+        self.assertEqual(there(), {("a", "attached"), ("b", "attached")})
+        second.close()
+        second = stager.open(name, client_id="b", state=early)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "clients are attached: .*b "):
+            self.apply(name=name, dataset=[{"range": {"stop": 7}}], staged={})
+        stager.delete(name)
+        for stream in first, second:
+            with self.assertRaisesRegex(stager.AbortedError, "the pipeline was deleted"):
+                self.steps([stream], 60)
+            stream.close()
+
+    def test_broadcast_a_run_of_its_own_has_the_memory_of_the_budget_or_is_refused(self):
+        """The others go on."""
+        name = self.apply(name="apart-budget", dataset=[{"range": {"stop": 100}}, {"batch": {"batch_size": 2}}],
+                          staged={"delivery": "broadcast", "num_clients": 2, "capacity": 2, "memory_budget": "640MiB"})
+        first, second = stager.open(name), stager.open(name)
+        state = first.state_dict()
+        every = [stream.next()["value"].tolist() for _ in range(8) for stream in (first, second)][::2]
+        second.close()
+        with self.assertRaisesRegex(stager.ResourceExhaustedError,
+                                    "the state is before the batches of the other clients, and a run of its own cannot be made: .*memory_budget"):
+            stager.open(name, state=state)
+        self.assertEqual(first.next()["value"].tolist(), [every[-1][0] + 2, every[-1][1] + 2])
+        first.close()
+
+    def test_broadcast_a_run_that_has_not_begun_waits_for_the_earliest_state(self):
+        """A client that waits for another gets no error because that one comes later, at an earlier state."""
+        name = self.numbers_of("unbegun", 60, "broadcast", 2, capacity=8)
+        with stager.open(name, private_run=True) as alone:
+            early = alone.state_dict()
+            every = self.steps([alone], 6)
+            late = alone.state_dict()
+        with stager.open(name, client_id="b", state=late):
+            with self.assertRaisesRegex(stager.ResourceExhaustedError, "other clients would be rewound: b .*earliest state first"):
+                stager.open(name, client_id="a", state=early)
+        with stager.open(name, client_id="a", state=early) as first, stager.open(name, client_id="b", state=late) as second:
+            self.assertEqual(self.steps([first], 7)[:6], every)
+            self.assertEqual(len(self.steps([second], 1)), 1)
 
     def test_a_rank_that_waits_for_another_with_its_state_goes_on(self):
         name = self.numbers_of("waits", 60, "round_robin", 2)
@@ -687,8 +759,8 @@ class Deliveries(Case):
                 second.close()
                 with stager.open(name, client_id="b", state=state) as second:
                     self.assertEqual(self.steps([second], 3), every[4:7])
-                with self.assertRaisesRegex(stager.ResourceExhaustedError, "other clients would be rewound: a "):
-                    stager.open(name, client_id="b", state=early)
+                with stager.open(name, client_id="b", state=early) as second:   # a run of its own
+                    self.assertEqual(self.steps([second], 2), every[3:5])
                 del held
 
     def test_broadcast_a_client_that_dies_before_its_first_batch_misses_none(self):
