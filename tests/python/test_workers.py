@@ -176,6 +176,13 @@ def once_dead(batch):
         os._exit(1)
     return batch
 
+def waits(batch):
+    # Until the file CALLS is there.
+    open(os.environ["CALLS"] + ".called", "w").close()
+    while not os.path.exists(os.environ["CALLS"]):
+        time.sleep(0.001)
+    return batch
+
 def draws(batch, context):
     return {"value": batch["value"] + context.rng.integers(0, 1 << 40, batch["value"].shape)}
 
@@ -323,6 +330,53 @@ class Behind(WorkerCase):
     def test_rebatch(self):
         want = (2 * np.arange(20)).reshape(4, 5).tolist()
         self.assertEqual(self.drained(self.function().rebatch(5), num_threads=3, n_workers=3), [want])
+
+    def fourth(self, name):
+        """The state after three batches, and the batch that follows."""
+        with stager.open(name, workers=1) as stream:
+            for _ in range(3):
+                stream.next().release()
+            return stream.state_dict(), stream.next()["value"].tolist()
+
+    def test_a_state_that_needs_calls_is_reached(self):
+        """What lies before it is produced: by workers, which are there before the stream is."""
+        name = stager.apply(self.function(n=40, pure=True).unbatch().batch(2).staged(name=self._testMethodName))
+        state, fourth = self.fourth(name)
+        with stager.open(name, workers=1, state=state) as stream:
+            self.assertEqual(stream.next()["value"].tolist(), fourth)
+            stream.load_state_dict(state)
+            self.assertEqual(stream.next()["value"].tolist(), fourth)
+            stream.commit(state, "three")
+        with stager.open(name, workers=1, resume="tag:three") as stream:
+            self.assertEqual(stream.next()["value"].tolist(), fourth)
+
+    def test_ctrl_c_ends_an_open_at_a_state_that_is_not_reached_yet(self):
+        """And what stagerd produced for it: another stream begins at the state."""
+        path = os.environ["CALLS"] = os.path.join(self.daemon.folder, "gate")
+        self.addCleanup(os.environ.pop, "CALLS")
+        with open(path, "w", encoding="ascii"):
+            pass
+        name = stager.apply(self.function("waits", n=40, pure=True).unbatch().batch(2).staged(name=self._testMethodName[:60]))
+        state, fourth = self.fourth(name)
+        for call in ("stager.open(name, workers=1, state=state)", "stager.open(name, workers=1).load_state_dict(state)"):
+            os.unlink(path)
+            os.unlink(path + ".called")
+            program = Program(self.daemon, f"""
+import sys
+sys.path.insert(0, {self.modules!r})
+import stager
+name, state = {name!r}, {state!r}
+{call}
+""")
+            wait_until(lambda: os.path.exists(path + ".called"))
+            program.interrupt()
+            status, _, errors = program.end()
+            self.assertEqual(status, -signal.SIGINT, errors)
+            self.assertIn("KeyboardInterrupt", errors)
+            with open(path, "w", encoding="ascii"):
+                pass
+            with stager.open(name, workers=1, state=state) as stream:
+                self.assertEqual(stream.next()["value"].tolist(), fourth)
 
     def test_shuffle_of_its_elements(self):
         got, again = self.drained(self.function().unbatch().shuffle(20, seed=3).batch(5), passes=2)

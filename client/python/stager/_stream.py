@@ -203,11 +203,28 @@ class Stream:
         self._has_warned = False
         self._pid = os.getpid()
         self._workers: Optional[_workers.Workers] = None
-        self._open(None if state is None else _state_text(state))
+        text = None if state is None else _state_text(state)
+        # An open at a place waits until the dataset is there, which may take calls of a function.
+        if text is not None or resume.startswith(("tag:", "current")):
+            self._open_after_workers(text, workers)
+        else:
+            self._open(text)
+            self._start_workers(workers)
+
+    def _start_workers(self, n: Optional[int]) -> None:
         try:
-            self._workers = _workers.start(name, runtime_dir, workers)
+            self._workers = _workers.start(self.name, self.runtime_dir, n)
         except BaseException:
             self._core.close()
+            raise
+
+    def _open_after_workers(self, text: Optional[str], n: Optional[int]) -> None:
+        self._workers = _workers.start(self.name, self.runtime_dir, n)
+        try:
+            self._open(text)
+        except BaseException:
+            if self._workers is not None:
+                self._workers.close()
             raise
 
     def _open(self, state: Optional[str] = None) -> None:
