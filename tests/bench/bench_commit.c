@@ -2,10 +2,12 @@
  *
  * The cost of commits. A trainer computes 1 ms for each batch. Blocks of 100 batches with
  * a commit at their end alternate with blocks without one; each pair gives the ratio of
- * their times, and the median counts. Also the time of a commit, fsync included.
+ * their times, and the median counts. Also the time of a commit, fsync included, and the
+ * time and the size of a state.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/bench/bench.h"
 #include "tests/system/fixture.h"
@@ -17,6 +19,8 @@
 
 static double ratios[MAX_PAIRS];
 static uint64_t commits_ns[MAX_PAIRS];
+static uint64_t states_ns[MAX_PAIRS];
+static size_t state_bytes;
 
 static void step(struct stager_stream *stream)
 {
@@ -30,11 +34,14 @@ static void step(struct stager_stream *stream)
 static uint64_t commit(struct stager_stream *stream, size_t i)
 {
     char state[STAGER_STATE_BYTES], tag[32];
-    uint64_t began = bench_now_ns();
     snprintf(tag, sizeof(tag), "checkpoint-%zu", i);
-    if (stager_state(stream, state, sizeof(state)) < 0 ||
-        stager_commit(stream, state, tag) < 0)
+    uint64_t began = bench_now_ns();
+    int rc = stager_state(stream, state, sizeof(state));
+    uint64_t taken = bench_now_ns();
+    if (rc < 0 || stager_commit(stream, state, tag) < 0)
         bench_die("commit: %s", stager_error_text(stream));
+    states_ns[i] = taken - began;
+    state_bytes = strlen(state);
     return bench_now_ns() - began;
 }
 
@@ -53,7 +60,7 @@ static size_t measure(struct stager_stream *stream, double seconds)
 {
     size_t n = 0;
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
-    run_block(stream, MAX_PAIRS, &commits_ns[0]); /* makes the file */
+    run_block(stream, MAX_PAIRS - 1, &commits_ns[0]); /* makes the file */
     while (n < MAX_PAIRS && (n < MIN_PAIRS || bench_now_ns() < end)) {
         double without_ns = (double)run_block(stream, n, NULL);
         ratios[n] = without_ns / (double)run_block(stream, n, &commits_ns[n]);
@@ -81,13 +88,19 @@ int main(int argc, char **argv)
     double ratio = bench_median(ratios, n);
     uint64_t p50_ns = bench_percentile(commits_ns, n, 0.5);
     uint64_t p99_ns = bench_percentile(commits_ns, n, 0.99);
+    uint64_t state_p50_ns = bench_percentile(states_ns, n, 0.5);
+    uint64_t state_p99_ns = bench_percentile(states_ns, n, 0.99);
     printf("steps of 1 ms with a commit every %d, over none: %.4f  commit: p50 %llu us, "
-           "p99 %llu us  (%zu pairs)\n",
+           "p99 %llu us  state: p50 %llu ns, p99 %llu ns, %zu bytes  (%zu pairs)\n",
            BLOCK_BATCHES, ratio, (unsigned long long)p50_ns / 1000,
-           (unsigned long long)p99_ns / 1000, n);
+           (unsigned long long)p99_ns / 1000, (unsigned long long)state_p50_ns,
+           (unsigned long long)state_p99_ns, state_bytes, n);
     if (options.json)
         printf("{\"bench\": \"commit\", \"ratio\": %.4f, \"commit_p50_ns\": %llu, "
-               "\"commit_p99_ns\": %llu}\n",
-               ratio, (unsigned long long)p50_ns, (unsigned long long)p99_ns);
+               "\"commit_p99_ns\": %llu, \"state_p50_ns\": %llu, \"state_p99_ns\": %llu, "
+               "\"state_bytes\": %zu}\n",
+               ratio, (unsigned long long)p50_ns, (unsigned long long)p99_ns,
+               (unsigned long long)state_p50_ns, (unsigned long long)state_p99_ns,
+               state_bytes);
     return 0;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From a position to the first batch: a new dataset that is moved to batch 10,000 of a
- * million records, and to batch 1,000,000 of a hundred million; with and without a
- * shuffle window of 65,536. Then to batch 100,000 of ten million lines in eight files,
- * with the record indexes that a pass before has built, and behind a filter of ten
- * million records with the marks of the replay. In the same run, a dataset that replays:
- * it makes the batches before that one, and drops them. The batches must be equal. With
- * less than the default of --seconds a tenth of the hundred million must do.
+ * million records, and to batch 1,000,000 of a hundred million; as they lie, through a
+ * shuffle window of 65,536, and through a global shuffle. Then to batch 100,000 of ten
+ * million lines in eight files, with the record indexes that a pass before has built, and
+ * behind a filter of ten million records with the marks of the replay. In the same run, a
+ * dataset that replays: it makes the batches before that one, and drops them. The batches
+ * must be equal. With less than the default of --seconds a tenth of the hundred million
+ * must do.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -90,7 +91,7 @@ static void run(const struct stg_pipeline_spec *spec, uint64_t n_batches, bool s
     stg_dataset_destroy(dataset);
 }
 
-static char json[2000];
+static char json[3000];
 
 static void measure(const char *what, const char *name, const char *source,
                     const char *shuffle, uint64_t n_batches)
@@ -102,6 +103,8 @@ static void measure(const char *what, const char *name, const char *source,
     run(spec, n_batches, true, &seek);
     if (seek.sum != replay.sum)
         bench_die("%s: another batch than that of the replay", what);
+    if (used + 200 > bytes)
+        bench_die("%s: no room in the JSON", what);
     printf("%-42s %8.3f s, replay %8.3f s: %.0f times\n", what, seek.seconds,
            replay.seconds, replay.seconds / seek.seconds);
     snprintf(json + used, bytes - used,
@@ -161,7 +164,7 @@ static void read_all(const char *source)
     stg_pipeline_spec_destroy(spec);
 }
 
-static void measure_files(const char *window)
+static void measure_files(const char *window, const char *global)
 {
     static const char filter[] =
         "- range: {stop: 10000000}\n"
@@ -179,6 +182,7 @@ static void measure_files(const char *window)
     read_all(lines);
     measure("10 M lines", "lines", lines, "", 100000);
     measure("10 M lines, window 65536", "lines_window", lines, window, 100000);
+    measure("10 M lines, global", "lines_global", lines, global, 100000);
     measure("10 M lines, 4 files in turn, window 65536", "turns_window", turns, window,
             100000);
     remove_files();
@@ -187,6 +191,7 @@ static void measure_files(const char *window)
 int main(int argc, char **argv)
 {
     static const char window[] = "- shuffle: {buffer_size: 65536, seed: 3}\n";
+    static const char global[] = "- shuffle: {global: true, seed: 3}\n";
     static const char million[] = "- range: {stop: 1000000}\n";
     static const char all[] = "- range: {stop: 100000000}\n";
     static const char tenth[] = "- range: {stop: 10000000}\n";
@@ -195,14 +200,17 @@ int main(int argc, char **argv)
                         &options);
     measure("1 M records", "million", million, "", 10000);
     measure("1 M records, window 65536", "million_window", million, window, 10000);
+    measure("1 M records, global", "million_global", million, global, 10000);
     if (options.seconds >= DEFAULT_SECONDS) {
         measure("100 M records", "all", all, "", 1000000);
         measure("100 M records, window 65536", "window", all, window, 1000000);
+        measure("100 M records, global", "global", all, global, 1000000);
     } else {
         measure("10 M records", "all", tenth, "", 100000);
         measure("10 M records, window 65536", "window", tenth, window, 100000);
+        measure("10 M records, global", "global", tenth, global, 100000);
     }
-    measure_files(window);
+    measure_files(window, global);
     printf("{\"bench\": \"resume\"%s}\n", json);
     return 0;
 }
