@@ -234,12 +234,12 @@ void stg_iter_free(struct stg_iter *iter)
     free(iter);
 }
 
-int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err)
+int stg_iter_rewind_inputs(const struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     int rc = 0;
     for (struct stg_iter *input = iter->input; rc == 0 && input != NULL;
          input = input->sibling)
-        rc = input->impl->rewind(input, err);
+        rc = input->impl->rewind(input, afresh, err);
     return rc;
 }
 

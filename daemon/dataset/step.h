@@ -36,8 +36,9 @@ struct stg_iter_impl {
      * depend on `want`. */
     int (*next)(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                 struct stg_err *err);
-    /* Goes back to the start for another iteration; rewinds the input first. */
-    int (*rewind)(struct stg_iter *iter, struct stg_err *err);
+    /* Goes back to the start, and rewinds the input: for another iteration; or afresh,
+     * for the first one again, with the same random keys. */
+    int (*rewind)(struct stg_iter *iter, bool afresh, struct stg_err *err);
     /* Frees the iterator and what it owns, except the inputs. */
     void (*destroy)(struct stg_iter *iter);
     /* Moves forward as if n records, of which an error is one, had been produced and
@@ -312,7 +313,7 @@ static inline uint64_t stg_count_mul(uint64_t a, uint64_t b)
 }
 
 /* Rewinds all inputs of an iterator. */
-int stg_iter_rewind_inputs(const struct stg_iter *iter, struct stg_err *err);
+int stg_iter_rewind_inputs(const struct stg_iter *iter, bool afresh, struct stg_err *err);
 
 /* Returns CANCELLED once the stage stops, else 0. */
 int stg_iter_stopped(const struct stg_iter *iter, struct stg_err *err);

@@ -70,12 +70,12 @@ static int choose_one(struct stg_directed *directed, size_t *ret, struct stg_err
     return rc;
 }
 
-static int choose_rewind(struct stg_iter *iter, struct stg_err *err)
+static int choose_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct choose *choose = (struct choose *)iter;
     stg_directed_forget(&choose->directed);
     stg_cursor_clear(&choose->cursor);
-    return stg_iter_rewind_inputs(iter, err);
+    return stg_iter_rewind_inputs(iter, afresh, err);
 }
 
 static void choose_destroy(struct stg_iter *iter)

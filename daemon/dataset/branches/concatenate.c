@@ -41,12 +41,12 @@ static int concatenate_next(struct stg_iter *iter, int64_t want, struct stg_bloc
     return 1;
 }
 
-static int concatenate_rewind(struct stg_iter *iter, struct stg_err *err)
+static int concatenate_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct concatenate *concatenate = (struct concatenate *)iter;
     concatenate->at = iter->input;
     concatenate->is_sought = false;
-    return stg_iter_rewind_inputs(iter, err);
+    return stg_iter_rewind_inputs(iter, afresh, err);
 }
 
 static int concatenate_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,

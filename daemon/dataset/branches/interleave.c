@@ -371,10 +371,10 @@ static void forget(struct interleave *il)
     il->input_failed = 0;
 }
 
-static int interleave_rewind(struct stg_iter *iter, struct stg_err *err)
+static int interleave_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     forget((struct interleave *)iter);
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void interleave_destroy(struct stg_iter *iter)

@@ -163,7 +163,7 @@ static int begin(const struct stg_parallel_readers *readers, struct reader *read
                  struct stg_err *failure)
 {
     uint64_t n = reader->n_skipped, got = 0;
-    int rc = reader->iter->impl->rewind(reader->iter, failure);
+    int rc = reader->iter->impl->rewind(reader->iter, false, failure);
     if (rc == 0 && n > 0)
         rc = stg_iter_skip(reader->iter, n, &got, failure);
     if (rc == 0 && got < n)
@@ -365,7 +365,7 @@ int stg_parallel_readers_count(struct stg_parallel_readers *readers,
     if (rc < 0)
         return rc;
     stg_single_path_set(counter->one, stg_block_ref(path));
-    rc = counter->iter->impl->rewind(counter->iter, err);
+    rc = counter->iter->impl->rewind(counter->iter, false, err);
     return rc < 0 ? rc : !stg_iter_left(counter->iter, UINT64_MAX, ret);
 }
 

@@ -90,12 +90,12 @@ static void start(struct sample *sample)
     sample->n_summed = SIZE_MAX;
 }
 
-static int sample_rewind(struct stg_iter *iter, struct stg_err *err)
+static int sample_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct sample *sample = (struct sample *)iter;
-    sample->iteration++;
+    sample->iteration = afresh ? 0 : sample->iteration + 1;
     start(sample);
-    return stg_iter_rewind_inputs(iter, err);
+    return stg_iter_rewind_inputs(iter, afresh, err);
 }
 
 static void sample_destroy(struct stg_iter *iter)

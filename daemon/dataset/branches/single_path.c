@@ -17,7 +17,7 @@ static int next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
     return 0;
 }
 
-static int rewind_it(struct stg_iter *iter, struct stg_err *err)
+static int rewind_it(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct stg_single_path *one = (struct stg_single_path *)iter;
     one->given = one->asked_again = false;

@@ -169,12 +169,12 @@ static int zip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
     return 0;
 }
 
-static int zip_rewind(struct stg_iter *iter, struct stg_err *err)
+static int zip_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct zip *zip = (struct zip *)iter;
     forget(zip);
     zip->ended = false;
-    return stg_iter_rewind_inputs(iter, err);
+    return stg_iter_rewind_inputs(iter, afresh, err);
 }
 
 static void zip_destroy(struct stg_iter *iter)

@@ -21,9 +21,9 @@ void stg_marks_finish(struct stg_marks *marks)
     marks->trail = NULL;
 }
 
-void stg_marks_rewind(struct stg_marks *marks)
+void stg_marks_rewind(struct stg_marks *marks, bool afresh)
 {
-    marks->iteration++;
+    marks->iteration = afresh ? 0 : marks->iteration + 1;
     marks->n_out = marks->n_in = marks->noted = marks->check = 0;
 }
 

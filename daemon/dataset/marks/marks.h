@@ -23,8 +23,8 @@ struct stg_marks {
 };
 
 void stg_marks_finish(struct stg_marks *marks);
-/* Begins another iteration. */
-void stg_marks_rewind(struct stg_marks *marks);
+/* Begins another iteration; or afresh, the first one. */
+void stg_marks_rewind(struct stg_marks *marks, bool afresh);
 
 /* Returns whether it is time for a mark of a step that holds n records. */
 bool stg_marks_are_due(const struct stg_marks *marks, uint64_t n_held);

@@ -383,10 +383,10 @@ static int files_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     return 0;
 }
 
-static int files_rewind(struct stg_iter *iter, struct stg_err *err)
+static int files_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct files *files = (struct files *)iter;
-    files->iteration++;
+    files->iteration = afresh ? 0 : files->iteration + 1;
     files->at = 0;
     set_order(files);
     return 0;

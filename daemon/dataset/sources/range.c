@@ -74,7 +74,7 @@ static int range_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     return 0;
 }
 
-static int range_rewind(struct stg_iter *iter, struct stg_err *err)
+static int range_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct range *)iter)->at = 0;
     return 0;

@@ -877,10 +877,10 @@ static void forget(struct reader *reader)
     reader->n_runs = 0;
 }
 
-static int reader_rewind(struct stg_iter *iter, struct stg_err *err)
+static int reader_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     forget((struct reader *)iter);
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 /* ---- any order ---- */

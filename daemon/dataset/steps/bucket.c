@@ -426,12 +426,12 @@ static bool bucket_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 
 /* ---- life ---- */
 
-static int bucket_rewind(struct stg_iter *iter, struct stg_err *err)
+static int bucket_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct buckets *buckets = (struct buckets *)iter;
     forget(buckets);
-    stg_marks_rewind(&buckets->marks);
-    return iter->input->impl->rewind(iter->input, err);
+    stg_marks_rewind(&buckets->marks, afresh);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void bucket_destroy(struct stg_iter *iter)

@@ -268,7 +268,8 @@ static int find_path(struct cache *cache, struct stg_err *err)
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* The file if it is there, else the input, and into the file. */
+/* The file if it is there, else the input, and into the file. Each epoch of the input is
+ * the first one, as in the file that another dataset may write meanwhile. */
 static int decide(struct cache *cache, struct stg_err *err)
 {
     struct stg_iter *input = cache->iter.input;
@@ -284,7 +285,7 @@ static int decide(struct cache *cache, struct stg_err *err)
     if (rc < 0)
         return rc;
     cache->from = rc == 0 ? THE_INPUT : THE_INPUT_ONLY;
-    rc = cache->input_used ? input->impl->rewind(input, err) : 0;
+    rc = cache->input_used ? input->impl->rewind(input, true, err) : 0;
     cache->input_used = true;
     return rc;
 }
@@ -410,7 +411,7 @@ static void forget(struct cache *cache)
 }
 
 /* The input is rewound when something is to come from it. */
-static int cache_rewind(struct stg_iter *iter, struct stg_err *err)
+static int cache_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct cache *cache = (struct cache *)iter;
     forget(cache);

@@ -477,14 +477,14 @@ static int collector_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err
     return stg_iter_seek(iter->input, first, err);
 }
 
-static int collector_rewind(struct stg_iter *iter, struct stg_err *err)
+static int collector_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     forget(collector);
     collector->n_taken = collector->passed = collector->n_known = 0;
     if (collector->tells)
         stg_position_clear(&iter->dataset->positions);
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void collector_destroy(struct stg_iter *iter)

@@ -78,10 +78,10 @@ static int enumerate_next(struct stg_iter *iter, int64_t want, struct stg_block 
     return rc;
 }
 
-static int enumerate_rewind(struct stg_iter *iter, struct stg_err *err)
+static int enumerate_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct enumerate *)iter)->at = 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static int enumerate_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,

@@ -217,12 +217,12 @@ static bool filter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 
 /* ---- life ---- */
 
-static int filter_rewind(struct stg_iter *iter, struct stg_err *err)
+static int filter_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct filter *filter = (struct filter *)iter;
     stg_pieces_clear(&filter->passed);
-    stg_marks_rewind(&filter->marks);
-    return iter->input->impl->rewind(iter->input, err);
+    stg_marks_rewind(&filter->marks, afresh);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void filter_destroy(struct stg_iter *iter)

@@ -393,13 +393,13 @@ static int global_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     return emit(global, global->store.boxed ? 1 : want, ret, err);
 }
 
-static int global_rewind(struct stg_iter *iter, struct stg_err *err)
+static int global_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct global *global = (struct global *)iter;
     clear(global);
     global->is_begun = false;
-    global->iteration++;
-    return iter->input->impl->rewind(iter->input, err);
+    global->iteration = afresh ? 0 : global->iteration + 1;
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void global_destroy(struct stg_iter *iter)

@@ -75,10 +75,10 @@ static int ignore_errors_next(struct stg_iter *iter, int64_t want, struct stg_bl
     }
 }
 
-static int ignore_errors_rewind(struct stg_iter *iter, struct stg_err *err)
+static int ignore_errors_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct ignore_errors *)iter)->n = 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static int ignore_errors_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,

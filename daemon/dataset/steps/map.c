@@ -444,14 +444,14 @@ static void clear(struct map *map)
     map->waiting = NULL;
 }
 
-static int map_rewind(struct stg_iter *iter, struct stg_err *err)
+static int map_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct map *map = (struct map *)iter;
     clear(map);
-    map->iteration++;
+    map->iteration = afresh ? 0 : map->iteration + 1;
     map->index = 0;
     map->ended = 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void map_destroy(struct stg_iter *iter)

@@ -245,7 +245,7 @@ static void forget(struct prefetch *prefetch)
     prefetch->at = 0;
 }
 
-static int prefetch_rewind(struct stg_iter *iter, struct stg_err *err)
+static int prefetch_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct prefetch *prefetch = (struct prefetch *)iter;
     pthread_mutex_lock(&prefetch->lock);
@@ -253,7 +253,7 @@ static int prefetch_rewind(struct stg_iter *iter, struct stg_err *err)
     while (prefetch->has_thread && !prefetch->rests)
         pthread_cond_wait(&prefetch->changed, &prefetch->lock);
     forget(prefetch);
-    int rc = iter->input->impl->rewind(iter->input, err);
+    int rc = iter->input->impl->rewind(iter->input, afresh, err);
     if (rc == 0)
         prefetch->wish = PULL;
     pthread_cond_broadcast(&prefetch->changed);

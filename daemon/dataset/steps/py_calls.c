@@ -214,15 +214,15 @@ static void clear(struct calls *calls)
     calls->n = 0;
 }
 
-static int calls_rewind(struct stg_iter *iter, struct stg_err *err)
+static int calls_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct calls *calls = (struct calls *)iter;
     clear(calls);
-    calls->epoch++;
+    calls->epoch = afresh ? 0 : calls->epoch + 1;
     calls->index = 0;
     calls->is_begun = false;
     calls->ended = 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void calls_destroy(struct stg_iter *iter)

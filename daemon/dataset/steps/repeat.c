@@ -18,7 +18,7 @@ static int begin_next(struct repeat *repeat, struct stg_err *err)
     repeat->epoch++;
     repeat->ended = !repeat->any || repeat->epoch >= repeat->count;
     repeat->any = false;
-    return repeat->ended ? 0 : input->impl->rewind(input, err);
+    return repeat->ended ? 0 : input->impl->rewind(input, false, err);
 }
 
 static int repeat_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
@@ -41,13 +41,13 @@ static int repeat_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     return 1;
 }
 
-static int repeat_rewind(struct stg_iter *iter, struct stg_err *err)
+static int repeat_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct repeat *repeat = (struct repeat *)iter;
     repeat->epoch = 0;
     repeat->any = false;
     repeat->ended = repeat->count == 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 /* ---- moving forward ---- */

@@ -92,11 +92,11 @@ static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **re
     }
 }
 
-static int shard_rewind(struct stg_iter *iter, struct stg_err *err)
+static int shard_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct shard *)iter)->at = 0;
     ((struct shard *)iter)->is_sought = false;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void shard_destroy(struct stg_iter *iter)

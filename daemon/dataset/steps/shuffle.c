@@ -231,10 +231,10 @@ static int take(struct shuffle *shuffle, int64_t left, struct stg_err *err)
     return 0;
 }
 
-static int rewind_input(struct shuffle *shuffle, struct stg_err *err)
+static int rewind_input(struct shuffle *shuffle, bool afresh, struct stg_err *err)
 {
-    stg_marks_rewind(&shuffle->marks);
-    return shuffle->iter.input->impl->rewind(shuffle->iter.input, err);
+    stg_marks_rewind(&shuffle->marks, afresh);
+    return shuffle->iter.input->impl->rewind(shuffle->iter.input, afresh, err);
 }
 
 /* The input has no more of this epoch. It is rewound only if another one follows. */
@@ -245,7 +245,7 @@ static int epoch_end(struct shuffle *shuffle, struct epoch *epoch, struct stg_er
         stg_marks_end(&shuffle->iter, &shuffle->marks);
     if (epoch != current(shuffle) || epoch->number + 1 >= shuffle->count || !epoch->any)
         return 0;
-    int rc = rewind_input(shuffle, err);
+    int rc = rewind_input(shuffle, false, err);
     if (rc < 0)
         return rc;
     epoch_begin(shuffle, following(shuffle), epoch->number + 1);
@@ -332,7 +332,7 @@ static int advance(struct shuffle *shuffle, struct stg_err *err)
     epoch_open(shuffle);
     now = current(shuffle);
     if (now->ended && now->any && now->number + 1 < shuffle->count) {
-        int rc = rewind_input(shuffle, err);
+        int rc = rewind_input(shuffle, false, err);
         if (rc < 0)
             return rc;
         epoch_begin(shuffle, following(shuffle), now->number + 1);
@@ -542,13 +542,15 @@ static void start(struct shuffle *shuffle)
     shuffle->now = 0;
 }
 
-static int shuffle_rewind(struct stg_iter *iter, struct stg_err *err)
+static int shuffle_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     struct shuffle *shuffle = (struct shuffle *)iter;
     start(shuffle);
-    int rc = rewind_input(shuffle, err);
+    int rc = rewind_input(shuffle, afresh, err);
     if (rc < 0)
         return rc;
+    if (afresh)
+        shuffle->n_iterations = 0;
     epoch_begin(shuffle, current(shuffle), 0);
     epoch_open(shuffle);
     return 0;
@@ -796,7 +798,7 @@ static int skip_epoch(struct shuffle *shuffle, uint64_t n_records, struct stg_er
     now->any = n_records > 0;
     if (rc < 0 || !now->any || now->number + 1 >= shuffle->count)
         return rc < 0 ? rc : 1;
-    rc = rewind_input(shuffle, err);
+    rc = rewind_input(shuffle, false, err);
     if (rc < 0)
         return rc;
     now->any = false;

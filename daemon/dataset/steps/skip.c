@@ -34,10 +34,10 @@ static int skip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret
     return stg_iter_next(iter->input, want, ret, err);
 }
 
-static int skip_rewind(struct stg_iter *iter, struct stg_err *err)
+static int skip_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct skip *)iter)->skipped = 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 /* Past those that are skipped in any case, or as far as *n elements go, where each error

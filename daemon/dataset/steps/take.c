@@ -23,10 +23,10 @@ static int take_next(struct stg_iter *iter, int64_t want, struct stg_block **ret
     return rc;
 }
 
-static int take_rewind(struct stg_iter *iter, struct stg_err *err)
+static int take_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct take *)iter)->taken = 0;
-    return iter->input->impl->rewind(iter->input, err);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static int take_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,

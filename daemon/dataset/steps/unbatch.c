@@ -195,11 +195,11 @@ static void forget(struct unbatch *unbatch)
     unbatch->at = 0;
 }
 
-static int unbatch_rewind(struct stg_iter *iter, struct stg_err *err)
+static int unbatch_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     forget((struct unbatch *)iter);
-    stg_marks_rewind(&((struct unbatch *)iter)->marks);
-    return iter->input->impl->rewind(iter->input, err);
+    stg_marks_rewind(&((struct unbatch *)iter)->marks, afresh);
+    return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void unbatch_destroy(struct stg_iter *iter)

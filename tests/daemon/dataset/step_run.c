@@ -294,11 +294,11 @@ char *stg_step_run_rest(struct stg_step_run *run, const int64_t *wants, size_t n
     return ret;
 }
 
-void stg_step_run_rewind(struct stg_step_run *run)
+void stg_step_run_rewind(struct stg_step_run *run, bool afresh)
 {
     struct stg_iter *last = run->dataset->last;
     struct stg_err err = {0};
-    if (last->impl->rewind(last, &err) < 0)
+    if (last->impl->rewind(last, afresh, &err) < 0)
         FAIL("the row\n%sis not rewound: %s", run->row->pipeline, err.text);
 }
 

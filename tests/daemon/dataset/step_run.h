@@ -43,7 +43,7 @@ int stg_step_run_some(struct stg_step_run *run, int64_t want, int64_t n, FILE *o
  * it. Ends the test on failure. */
 char *stg_step_run_rest(struct stg_step_run *run, const int64_t *wants, size_t n_wants);
 
-void stg_step_run_rewind(struct stg_step_run *run);
+void stg_step_run_rewind(struct stg_step_run *run, bool afresh);
 
 /* Opens, pulls everything by `want`, closes. */
 char *stg_step_run_all(struct stg_step_run *run, int64_t want);

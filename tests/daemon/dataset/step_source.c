@@ -192,7 +192,7 @@ static int source_next(struct stg_iter *iter, int64_t want, struct stg_block **r
     return make_block(source, least(want, stop - source->at), ret, err);
 }
 
-static int source_rewind(struct stg_iter *iter, struct stg_err *err)
+static int source_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     ((struct source *)iter)->at = 0;
     ((struct source *)iter)->n_errors = 0;

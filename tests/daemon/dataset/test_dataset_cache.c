@@ -483,6 +483,33 @@ static void of_two_at_once_one_writes_and_both_get_all(void)
     stg_pipeline_spec_destroy(spec);
 }
 
+#define FROZEN                                                                           \
+    "- range: {stop: 20}\n- shuffle: {buffer_size: 20, seed: 3}\n"                       \
+    "- cache: {filename: $DIR/c}\n"
+
+/* Each epoch that comes from the input is what the file will have. */
+static void an_epoch_beside_another_writer_is_that_of_the_file(void)
+{
+    struct stg_pipeline_spec *spec = load(FROZEN);
+    struct stg_dataset *writer = start(spec);
+    char *got = run_as(FROZEN "- repeat: {count: 3}\n", 0);
+    CHECK(!is_there("c") && is_there("c.part"));
+    rest_of(writer);
+    char *want = run_as(FROZEN "- repeat: {count: 3}\n", 0);
+    CHECK(is_there("c"));
+    CHECK_STR(got, want);
+    free(got);
+    free(want);
+    char *part = run_as(FROZEN "- take: {count: 5}\n- repeat: {count: 3}\n", 0);
+    CHECK_INT(unlink(stg_test_path(entry_of("c"))), 0);
+    got = run_as(FROZEN "- take: {count: 5}\n- repeat: {count: 3}\n", 0);
+    CHECK(!is_there("c"));
+    CHECK_STR(got, part);
+    free(got);
+    free(part);
+    stg_pipeline_spec_destroy(spec);
+}
+
 static void what_a_crash_leaves_is_taken_over(void)
 {
     struct stg_pipeline_spec *spec =
@@ -543,6 +570,7 @@ static const struct stg_test tests[] = {
     TEST(a_file_that_is_truncated_is_refused),
     TEST_SLOW(a_flipped_bit_is_found, 90),
     TEST(of_two_at_once_one_writes_and_both_get_all),
+    TEST(an_epoch_beside_another_writer_is_that_of_the_file),
     TEST(what_a_crash_leaves_is_taken_over),
     TEST(a_filename_is_a_whole_path),
 };

@@ -826,7 +826,7 @@ static void a_rewind_begins_at_the_first_file_again(void)
     reading_open(&reading, text);
     skip(&reading, &run, &at, run.n / 3);
     struct stg_iter *last = reading.dataset->last;
-    CHECK_OK(last->impl->rewind(last, &err), err);
+    CHECK_OK(last->impl->rewind(last, false, &err), err);
     at = 0;
     skip(&reading, &run, &at, run.n / 2);
     compare(&reading, &run, &at, COMPARED);

@@ -446,7 +446,7 @@ static void a_dataset_goes_and_stops_in_the_middle_of_reads(void)
         pthread_t thread;
         CHECK_INT(pthread_create(&thread, NULL, open_later, NULL), 0);
         if (n == 2)
-            CHECK_OK(dataset->last->impl->rewind(dataset->last, &err), err);
+            CHECK_OK(dataset->last->impl->rewind(dataset->last, false, &err), err);
         stg_dataset_destroy(dataset);
         open_gate();
         pthread_mutex_lock(&gate_lock);

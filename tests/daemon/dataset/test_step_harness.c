@@ -366,8 +366,8 @@ static void a_stop_after_any_block_cancels(void)
 
 /* ---- rewind ---- */
 
-/* Rewound after n blocks, and at the end, the dataset yields the same output as before.
- */
+/* Rewound after n blocks, and at the end, the dataset yields the same output as before;
+ * rewound afresh, also in the same order. */
 static bool check_rewind_after(struct stg_step_run *run, int64_t n, int64_t want,
                                const char *all)
 {
@@ -375,11 +375,15 @@ static bool check_rewind_after(struct stg_step_run *run, int64_t n, int64_t want
     stg_step_run_open(run);
     int rc = stg_step_run_some(run, want, n, NULL, &err);
     for (int i = 0; i < (n % 4 == 0 ? 2 : 1); i++) {
-        stg_step_run_rewind(run);
+        stg_step_run_rewind(run, false);
         char *got = stg_step_run_rest(run, &want, 1);
         check_again(run, "rewound, gives", got, all);
         free(got);
     }
+    stg_step_run_rewind(run, true);
+    char *got = stg_step_run_rest(run, &want, 1);
+    stg_step_run_same(run, "rewound afresh, gives", got, all);
+    free(got);
     stg_step_run_close(run);
     return rc == 0;
 }
@@ -418,7 +422,7 @@ static int attempt(void *owner)
         rc = stg_step_run_some(run, 3, INT64_MAX, NULL, &err);
     if (rc == 1) {
         struct stg_iter *last = run->dataset->last;
-        rc = last->impl->rewind(last, &err);
+        rc = last->impl->rewind(last, false, &err);
         if (rc == 0)
             rc = stg_step_run_some(run, 3, INT64_MAX, NULL, &err);
     }
@@ -479,7 +483,7 @@ static void check_memory(struct stg_step_run *run)
             *peak = used > *peak ? used : *peak;
         }
         CHECK_INT(rc, 1);
-        stg_step_run_rewind(run);
+        stg_step_run_rewind(run, false);
         given[epoch >= WARM] = mallinfo2().uordblks;
     }
     stg_step_run_close(run);

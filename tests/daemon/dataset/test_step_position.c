@@ -87,7 +87,7 @@ static void read_records(struct stg_step_run *run, struct whole *ret)
     if (rc < 0)
         FAIL("the row\n%sfails: %s", run->row->pipeline, err.text);
     ret->is_clean = run->dataset->errors_from == 0 && strchr(ret->text, '!') == NULL;
-    stg_step_run_rewind(run);
+    stg_step_run_rewind(run, false);
     ret->again = stg_step_run_rest(run, &one, 1);
     stg_step_run_close(run);
 }
@@ -143,7 +143,7 @@ static void check_rest(struct stg_step_run *run, const struct whole *whole, uint
 static void check_again(struct stg_step_run *run, const struct whole *whole)
 {
     static const int64_t one = 1;
-    stg_step_run_rewind(run);
+    stg_step_run_rewind(run, false);
     char *got = stg_step_run_rest(run, &one, 1);
     stg_step_run_same(run, "rewound after a skip, gives", got, whole->again);
     free(got);
