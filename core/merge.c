@@ -81,7 +81,11 @@ static int refuse_missing(const struct stg_state *states, size_t n, uint64_t con
     for (size_t i = 0; i < n; i++)
         stg_err_append(err, err->code, "%s consumer %" PRIu64 " (client %s)",
                        i > 0 ? "," : "", states[i].consumer, states[i].client);
-    return err->code;
+    return stg_err_append(
+        err, err->code,
+        ". If its client has left, give the last state that it took: what it took later "
+        "is delivered again after a restart. If it took none, merge in the next pass, or "
+        "restart all clients from the last merged state");
 }
 
 static bool is_same(const struct stg_state *a, const struct stg_state *b)

@@ -1100,6 +1100,30 @@ class Split(Case):
             with stager.open(name, private_run=True, state=state) as stream:
                 self.assertEqual((state["pass"], self.rest(stream)), (1, n_rows))
 
+    def test_the_last_state_of_a_dead_trainer_merges(self):
+        """What it took after that state is in no checkpoint, and is delivered again, once."""
+        name = self.shared(self.rows(), 3, self._testMethodName[:60], batch_size=10)
+        first, second, third = (stager.open(name, max_in_flight=1) for _ in range(3))
+        saved = records([third.next(timeout=20)])
+        last = third.state_dict()
+        lost = records([third.next(timeout=20)])
+        third.next(timeout=20).release()    # acknowledges that one
+        third.close()
+        rest = records([first.next(timeout=20), second.next(timeout=20)])
+        for n_more in range(2):
+            states = [first.state_dict(), second.state_dict()]
+            with self.assertRaisesRegex(stager.FailedPreconditionError, "consumer 3 of 3 is missing.*If its client has "
+                                        "left, give the last state that it took: .* is delivered again"):
+                stager.merge_states(states)
+            merged = stager.merge_states([*states, last])
+            rest += records([first.next(timeout=20)]) if n_more == 0 else []
+        first.close()
+        second.close()
+        with stager.open(name, private_run=True, state=merged) as stream:
+            again = records(stream)
+        self.assertEqual(sorted(row.hex() for row in saved + rest + again), self.whole_pass(name))
+        self.assertLessEqual(set(lost), set(again))
+
     def test_slices_of_a_staged_batch_are_taken_together(self):
         name = self.shared(self.rows(), 2, self._testMethodName[:60], batch_size=8)
         with stager.open(name, batch_size=4) as first, stager.open(name, batch_size=8) as second:
