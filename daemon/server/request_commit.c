@@ -154,6 +154,46 @@ static int find_commit(const struct stg_request *request, const struct stg_lane 
     return *ret != NULL ? 0 : refuse_tag(request->name, lane, tag, err);
 }
 
+/* Returns a lane whose commits the client of an open had until batches came to depend on
+ * timing; NULL: there is none. */
+static const struct stg_lane *find_former(const struct stg_commits *commits,
+                                          const struct stg_request *request,
+                                          const struct stg_definition *definition)
+{
+    const char *name =
+        request->named && request->client_id != NULL ? request->client_id : "";
+    const struct stg_lane *lane = commits->lanes;
+    while (lane != NULL && (!has_commits(lane) ||
+                            (has_clients_apart(definition) && lane->name[0] != '\0' &&
+                             strcmp(lane->name, name) != 0)))
+        lane = lane->next;
+    return lane;
+}
+
+/* Refuses an open of a client that has no commits, if the pipeline has some of before a
+ * change: it would begin at the start silently. */
+static int check_former(const struct stg_pipeline *pipeline,
+                        const struct stg_request *request, struct stg_err *err)
+{
+    const struct stg_definition *definition = pipeline->definition;
+    const struct stg_commits *commits = stg_journal_commits(pipeline->journal);
+    int rc = stg_journal_check(pipeline->journal, err);
+    if (rc < 0 || shares(pipeline))
+        return rc;
+    if (definition->irreproducible == NULL)
+        return check_other_lanes(request->name, commits, "a client without a name", err);
+    const struct stg_lane *lane = find_former(commits, request, definition);
+    if (lane == NULL)
+        return 0;
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "pipeline %s has commits, the last one with tag %s, and a state is not "
+        "exact here any more: %s; give the state of the checkpoint that was "
+        "loaded with resume=\"approximate\", or delete the pipeline with its "
+        "commits (`stagerctl delete`)",
+        request->name, lane->last->tag, definition->irreproducible);
+}
+
 int stg_commit_resolve(const struct stg_pipeline *pipeline,
                        const struct stg_request *request, char *buf, struct stg_err *err)
 {
@@ -167,12 +207,14 @@ int stg_commit_resolve(const struct stg_pipeline *pipeline,
         *err = why;
         return why.code;
     }
-    if (name == NULL || (request->private_run && !names))
+    if (request->private_run && !names)
         return 0;
     if (!request->private_run && stg_journal_is_busy(journal))
         return 1;
     if (has_state)
         return 0;
+    if (name == NULL)
+        return check_former(pipeline, request, err);
     int rc = stg_journal_check(journal, err);
     const struct stg_commits *commits = stg_journal_commits(journal);
     const struct stg_lane *lane = stg_commits_find(commits, name);

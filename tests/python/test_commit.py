@@ -606,6 +606,30 @@ class Trouble(Case):
         with stager.open(self.name, client_id="a", resume="current") as stream:
             self.assertEqual(stream.state_dict(), state)
 
+    def test_inexact_batches_do_not_lead_back_to_the_start(self):
+        self.make()
+        with stager.open(self.name) as stream:
+            values(stream, 3)
+            state = stream.state_dict()
+            stream.commit(state, "three")
+        pipeline = {"name": self.name, "dataset": [{"range": {"stop": 100}}, {"batch": {
+            "batch_size": 1, "drop_remainder": False}}], "staged": {"deterministic": False}}
+        stager.apply(json.dumps(pipeline), replace=True)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "has commits, the last one with tag three, and a "
+                                    "state is not exact here any more: .*deterministic: false"):
+            stager.open(self.name)
+        with stager.open(self.name, private_run=True) as stream:
+            self.assertEqual(len(values(stream, 2)), 2)
+        with stager.open(self.name, state=state, resume="approximate") as stream:
+            self.assertEqual(len(values(stream, 97)), 97)
+        pipeline["staged"] = {"delivery": "broadcast", "num_clients": 2}
+        stager.apply(json.dumps(pipeline), replace=True)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "has commits of another delivery or num_clients"):
+            stager.open(self.name)      # without a name it has no commits at all
+        stager.delete(self.name)
+        stager.apply(json.dumps(pipeline))
+        stager.open(self.name).close()
+
     def test_damage_in_the_middle_costs_one_commit_and_is_logged(self):
         self.make()
         with stager.open(self.name) as stream:
