@@ -25,13 +25,20 @@
 
 /* ---- the table ---- */
 
-static void free_lane(struct stg_lane *lane)
+static void free_commits(struct stg_lane *lane)
 {
     struct stg_commit *next;
     for (struct stg_commit *c = lane->first; c != NULL; c = next) {
         next = c->next;
         free(c);
     }
+    lane->first = lane->last = NULL;
+    lane->n = 0;
+}
+
+static void free_lane(struct stg_lane *lane)
+{
+    free_commits(lane);
     free(lane);
 }
 
@@ -69,23 +76,32 @@ struct stg_lane *stg_commits_find(const struct stg_commits *commits, const char 
     return NULL;
 }
 
-/* Returns whether a is the better one to forget. */
-static bool is_less_useful(const struct stg_lane *a, const struct stg_lane *b)
+/* Returns where the lane stands that was not used for longest, of those with commits or
+ * of those without, and not that of the pipeline. */
+static struct stg_lane **find_unused(struct stg_commits *commits, bool with_commits)
 {
-    return (a->n == 0) != (b->n == 0) ? a->n == 0 : a->used < b->used;
+    struct stg_lane **oldest = NULL;
+    for (struct stg_lane **at = &commits->lanes; *at != NULL; at = &(*at)->next) {
+        if (((*at)->n > 0) == with_commits && (*at)->name[0] != '\0' &&
+            (oldest == NULL || (*at)->used < (*oldest)->used))
+            oldest = at;
+    }
+    return oldest;
 }
 
 static void forget_one(struct stg_commits *commits)
 {
-    struct stg_lane **least = &commits->lanes;
-    for (struct stg_lane **at = &commits->lanes; *at != NULL; at = &(*at)->next) {
-        if (is_less_useful(*at, *least))
-            least = at;
-    }
-    struct stg_lane *lane = *least;
-    *least = lane->next;
+    struct stg_lane **oldest = find_unused(commits, false), *lane = *oldest;
+    *oldest = lane->next;
     commits->n_lanes--;
     free_lane(lane);
+}
+
+/* Its attempt stays, so that a stream of an older one commits nothing. */
+static void forget_commits(struct stg_commits *commits)
+{
+    free_commits(*find_unused(commits, true));
+    commits->n_used--;
 }
 
 struct stg_lane *stg_commits_lane(struct stg_commits *commits, const char *name)
@@ -95,7 +111,7 @@ struct stg_lane *stg_commits_lane(struct stg_commits *commits, const char *name)
         lane = calloc(1, sizeof(*lane));
         if (lane == NULL)
             return NULL;
-        if (commits->n_lanes == STG_COMMITS_LANES)
+        if (commits->n_lanes == STG_COMMITS_NAMES)
             forget_one(commits);
         snprintf(lane->name, sizeof(lane->name), "%s", name);
         struct stg_lane **at = &commits->lanes;
@@ -153,6 +169,8 @@ uint64_t stg_lane_begin(struct stg_commits *commits, struct stg_lane *lane)
 void stg_lane_put(struct stg_commits *commits, struct stg_lane *lane,
                   struct stg_commit *commit)
 {
+    if (lane->n == 0 && commits->n_used++ == STG_COMMITS_LANES)
+        forget_commits(commits);
     const struct stg_commit *same = stg_lane_find(lane, commit->tag);
     if (same != NULL)
         remove_commit(lane, same);

@@ -9,7 +9,10 @@
 #include "core/state.h"
 
 #define STG_COMMITS_TAGS 16 /* of a lane: the last ones */
-#define STG_COMMITS_LANES 256
+/* Lanes with commits, as many as a pipeline can have clients; and with those that have
+ * attempts alone. */
+#define STG_COMMITS_LANES 1024
+#define STG_COMMITS_NAMES 4096
 #define STG_TAG_MAX_BYTES 128
 #define STG_LANE_MAX_BYTES 127 /* of a client_id, too */
 #define STG_COMMITS_LINE_BYTES (STG_STATE_TEXT_BYTES + 2048)
@@ -38,7 +41,7 @@ struct stg_lane {
 /* Zeroed: none. */
 struct stg_commits {
     struct stg_lane *lanes;
-    size_t n_lanes;
+    size_t n_lanes, n_used; /* n_used: with commits */
     uint64_t clock;
     uint64_t attempt; /* the newest of all lanes, also of forgotten ones */
 };
@@ -52,9 +55,9 @@ struct stg_commit *stg_commit_create(const struct stg_commit *head,
 /* Returns the lane; NULL: there is none. */
 struct stg_lane *stg_commits_find(const struct stg_commits *commits, const char *name);
 
-/* Returns the lane, and makes it if there is none. Removes another one if there are too
- * many: one without commits, else the one that was not used for longest. NULL: out of
- * memory. */
+/* Returns the lane, and makes it if there is none. Removes the lane without commits that
+ * was not used for longest if there are too many; that of the pipeline stays. NULL: out
+ * of memory. */
 struct stg_lane *stg_commits_lane(struct stg_commits *commits, const char *name);
 
 /* Returns the commit of a tag; NULL: there is none. */
@@ -64,7 +67,8 @@ const struct stg_commit *stg_lane_find(const struct stg_lane *lane, const char *
 uint64_t stg_lane_begin(struct stg_commits *commits, struct stg_lane *lane);
 
 /* Makes it the last commit of the lane, and owns it. Removes an older one of the same
- * tag, or the oldest one of too many. Sets the attempt of the lane, which never falls. */
+ * tag, or the oldest one of too many, and all of another lane if too many have commits.
+ * Sets the attempt of the lane, which never falls. */
 void stg_lane_put(struct stg_commits *commits, struct stg_lane *lane,
                   struct stg_commit *commit);
 

@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "daemon/host/text_file.h"
 
-#define MAX_BYTES (64u << 20)         /* far more than a table has */
+#define MAX_BYTES (256u << 20)        /* more than REWRITE_RATIO tables have */
 #define MIN_REWRITE_BYTES (64u << 10) /* shorter files only grow */
 #define REWRITE_RATIO 4
 

@@ -135,6 +135,17 @@ static int refuse_attempt(const struct stg_journal *journal, const struct stg_la
                    journal->name, lane->attempt, job->attempt);
 }
 
+static int refuse_forgotten(const struct stg_journal *journal,
+                            const struct journal_job *job, struct stg_err *err)
+{
+    return stg_err(
+        err, -STAGER_FAILED_PRECONDITION,
+        "pipeline %s: the attempt of client %s is forgotten, because more than "
+        "%d other clients were opened since: open the stream again, and commit "
+        "again",
+        journal->name, job->lane, STG_COMMITS_NAMES - STG_COMMITS_LANES);
+}
+
 static int refuse_tag(const struct stg_journal *journal, const struct stg_commit *there,
                       const struct journal_job *job, struct stg_err *err)
 {
@@ -153,14 +164,14 @@ static int refuse_tag(const struct stg_journal *journal, const struct stg_commit
 }
 
 /* Returns 1 if the record has to be written, 0 if the commit is on disk already. */
-static int judge(struct stg_journal *journal, const struct journal_job *job,
+static int judge(const struct stg_journal *journal, const struct journal_job *job,
                  struct stg_err *err)
 {
-    struct stg_lane *lane = stg_commits_lane(&journal->commits, job->lane);
-    if (lane == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    const struct stg_lane *lane = stg_commits_find(&journal->commits, job->lane);
     if (job->commit == NULL)
-        return lane->n > 0;
+        return lane != NULL && lane->n > 0;
+    if (lane == NULL) /* a later attempt may be forgotten as well */
+        return job->lane[0] == '\0' ? 1 : refuse_forgotten(journal, job, err);
     if (job->attempt < lane->attempt)
         return refuse_attempt(journal, lane, job, err);
     const struct stg_commit *there = stg_lane_find(lane, job->commit->tag);

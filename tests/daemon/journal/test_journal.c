@@ -89,34 +89,55 @@ static void only_the_last_sixteen_tags_are_kept(void)
     stg_commits_finish(&commits);
 }
 
-static void the_lane_without_commits_is_forgotten_first(void)
+static void begin_lanes(struct stg_commits *commits, int n)
+{
+    char name[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "lane-%d", i);
+        stg_lane_begin(commits, stg_commits_lane(commits, name));
+    }
+}
+
+static void commit_lanes(struct stg_commits *commits, int n)
+{
+    char name[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "lane-%d", i);
+        put(commits, name, 1, 1);
+    }
+}
+
+static void commits_of_too_many_clients_go_and_their_attempts_stay(void)
 {
     struct stg_commits commits = {0};
-    char name[32];
-    put(&commits, "kept", 1, 1);
-    stg_commits_lane(&commits, "empty");
-    for (int i = 0; i < STG_COMMITS_LANES - 1; i++) {
-        snprintf(name, sizeof(name), "lane-%d", i);
-        put(&commits, name, 1, 1);
-    }
-    CHECK(stg_commits_find(&commits, "empty") == NULL);
-    CHECK(stg_commits_find(&commits, "kept") != NULL);
-    put(&commits, "one more", 1, 1);
-    CHECK(stg_commits_find(&commits, "kept") == NULL);
-    CHECK_INT(commits.n_lanes, STG_COMMITS_LANES);
+    put(&commits, "", 1, 1);
+    put(&commits, "first", 1, 1);
+    uint64_t attempt = stg_lane_begin(&commits, stg_commits_find(&commits, "first"));
+    put(&commits, "second", 1, 1);
+    commit_lanes(&commits, STG_COMMITS_LANES - 2);
+    CHECK_INT(stg_commits_find(&commits, "first")->n, 0);
+    CHECK_INT(stg_commits_find(&commits, "first")->attempt, attempt);
+    CHECK_INT(stg_commits_find(&commits, "second")->n, 1);
+    CHECK_INT(stg_commits_find(&commits, "")->n, 1);
+    CHECK_INT(commits.n_used, STG_COMMITS_LANES);
+    put(&commits, "second", 1, 1); /* the same tag */
+    CHECK_INT(commits.n_used, STG_COMMITS_LANES);
     stg_commits_finish(&commits);
 }
 
 static void an_attempt_has_no_number_of_a_lane_that_was_forgotten(void)
 {
     struct stg_commits commits = {0};
-    char name[32];
+    stg_lane_begin(&commits, stg_commits_lane(&commits, ""));
+    put(&commits, "kept", 1, 1);
     uint64_t old = stg_lane_begin(&commits, stg_commits_lane(&commits, "a"));
-    for (int i = 0; i < STG_COMMITS_LANES; i++) {
-        snprintf(name, sizeof(name), "lane-%d", i);
-        put(&commits, name, 1, 1);
-    }
+    begin_lanes(&commits, STG_COMMITS_NAMES - 3);
+    CHECK(stg_commits_find(&commits, "a") != NULL);
+    stg_lane_begin(&commits, stg_commits_lane(&commits, "one more"));
     CHECK(stg_commits_find(&commits, "a") == NULL);
+    CHECK(stg_commits_find(&commits, "kept") != NULL);
+    CHECK(stg_commits_find(&commits, "") != NULL);
+    CHECK_INT(commits.n_lanes, STG_COMMITS_NAMES);
     CHECK(stg_lane_begin(&commits, stg_commits_lane(&commits, "a")) > old);
     stg_commits_finish(&commits);
 }
@@ -540,11 +561,12 @@ static void stop(struct daemon *daemon)
     uv_loop_close(&daemon->loop);
 }
 
-static void ask(struct daemon *daemon, const char *tag, uint64_t k, uint64_t attempt)
+static void ask_of(struct daemon *daemon, const char *lane, const char *tag, uint64_t k,
+                   uint64_t attempt)
 {
     struct stg_state state = state_of(k);
     struct stg_err err = {0};
-    struct stg_journal_request request = {.lane = "",
+    struct stg_journal_request request = {.lane = lane,
                                           .tag = tag,
                                           .client = "trainer",
                                           .attempt = attempt,
@@ -552,6 +574,11 @@ static void ask(struct daemon *daemon, const char *tag, uint64_t k, uint64_t att
                                           .done = note,
                                           .arg = &daemon->answers};
     CHECK_OK(stg_journal_commit(daemon->journal, &request, &err), err);
+}
+
+static void ask(struct daemon *daemon, const char *tag, uint64_t k, uint64_t attempt)
+{
+    ask_of(daemon, "", tag, k, attempt);
 }
 
 static const struct stg_lane *lane_of(const struct daemon *daemon)
@@ -650,6 +677,30 @@ static void attempts_that_wait_for_the_disk_are_one_record(void)
     stop(&daemon);
     start(&daemon);
     CHECK_INT(lane_of(&daemon)->attempt, attempt);
+    stop(&daemon);
+}
+
+/* Its client may have been opened again since, under an attempt that is forgotten too. */
+static void a_client_whose_attempt_was_forgotten_commits_nothing_more(void)
+{
+    struct daemon daemon;
+    char name[32];
+    start(&daemon);
+    uint64_t attempt = stg_journal_begin(daemon.journal, "a");
+    ask_of(&daemon, "a", "one", 1, attempt - 1);
+    for (int i = 0; i < STG_COMMITS_NAMES; i++) {
+        snprintf(name, sizeof(name), "lane-%d", i);
+        stg_journal_begin(daemon.journal, name);
+    }
+    ask_of(&daemon, "a", "two", 1, attempt - 1);
+    ask_of(&daemon, "a", "three", 1, attempt);
+    CHECK_INT(daemon.answers.codes[0], -STAGER_FAILED_PRECONDITION);
+    CHECK_INT(daemon.answers.codes[1], -STAGER_FAILED_PRECONDITION);
+    CHECK_INT(daemon.answers.codes[2], -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(daemon.answers.text, "the attempt of client a is forgotten");
+    ask_of(&daemon, "a", "three", 1, stg_journal_begin(daemon.journal, "a"));
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK_INT(daemon.answers.codes[3], 0);
     stop(&daemon);
 }
 
@@ -834,7 +885,7 @@ static void memory_that_runs_out_is_an_error_of_the_commit(void)
 
 static const struct stg_test tests[] = {
     TEST(only_the_last_sixteen_tags_are_kept),
-    TEST(the_lane_without_commits_is_forgotten_first),
+    TEST(commits_of_too_many_clients_go_and_their_attempts_stay),
     TEST(an_attempt_has_no_number_of_a_lane_that_was_forgotten),
     TEST(a_tag_is_printable_ascii_without_a_space),
     TEST(what_is_written_is_read),
@@ -851,6 +902,7 @@ static const struct stg_test tests[] = {
     TEST(a_disk_that_hangs_takes_two_workers),
     TEST(an_attempt_that_waits_for_the_disk_delays_no_open),
     TEST(attempts_that_wait_for_the_disk_are_one_record),
+    TEST(a_client_whose_attempt_was_forgotten_commits_nothing_more),
     TEST(a_new_attempt_fences_the_older_ones_over_a_restart),
     TEST(a_commit_whose_answer_was_lost_is_committed_again),
     TEST(a_journal_that_was_removed_stays_so),
