@@ -240,6 +240,64 @@ static void clients_of_a_split_go_on_at_their_merged_states(void)
     fixture_finish(&fixture);
 }
 
+static struct stager_stream *open_named(struct fixture *fixture, const char *id,
+                                        const char *state, int want)
+{
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = fixture->runtime,
+                                     .client_id = id,
+                                     .state = state};
+    struct stager_stream *stream = NULL;
+    CHECK_INT(stager_open(NULL, "p", &options, &stream), want);
+    return stream;
+}
+
+/* Of a broadcast: also twice, and until the pipeline is deleted. */
+static void clients_at_earlier_states_have_runs_of_their_own(void)
+{
+    enum { N = 40, AHEAD = 20 };
+    struct fixture fixture;
+    static char state[STAGER_STATE_BYTES];
+    struct stager_stream *clients[3];
+    fixture_start(&fixture, "");
+    fixture_apply_range(&fixture, N, "delivery: broadcast, num_clients: 3, capacity: 2");
+    for (int c = 0; c < 3; c++)
+        clients[c] = open_named(&fixture, (const char *[]){"a", "b", "c"}[c], NULL, 0);
+    for (int i = 0; i < 4; i++) {
+        for (int c = 0; c < 3; c++)
+            fixture_expect_value(clients[c], i);
+        if (i == 0)
+            CHECK_INT(stager_state(clients[0], state, sizeof(state)), 0);
+    }
+    for (int c = 1; c < 3; c++) {
+        stager_close(clients[c]);
+        clients[c] = open_named(&fixture, c == 1 ? "b" : "c", state, 0);
+        fixture_expect_value(clients[c], 1);
+    }
+    for (int i = 4; i <= AHEAD; i++)
+        fixture_expect_value(clients[0], i);
+    open_named(&fixture, "c", state, -STAGER_ALREADY_EXISTS);
+    CHECK_CONTAINS(stager_error_text(NULL), "in a run of its own: c (pid ");
+    for (int i = 2; i < N; i++)
+        fixture_expect_value(clients[1], i);
+    fixture_expect_code(clients[1], STAGER_OUT_OF_RANGE, "end of pass");
+    fixture_expect_value(clients[2], 2);
+    fixture_expect_value(clients[0], AHEAD + 1);
+    stager_close(clients[1]);
+    struct stg_reply reply;
+    stager_disconnect(fixture_ask(&fixture, STG_REQUEST_DELETE, "p", &reply));
+    struct stager_batch *batch;
+    int rc;
+    for (int c = 0; c < 3; c += 2) {
+        while ((rc = stager_next(clients[c], 20000, &batch)) == 0)
+            stager_release(batch);
+        CHECK_INT(rc, -STAGER_ABORTED);
+        CHECK_CONTAINS(stager_error_text(clients[c]), "the pipeline was deleted");
+        stager_close(clients[c]);
+    }
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_stream_goes_on_at_every_state_of_another),
     TEST(a_rank_gets_its_batch_whatever_the_order_of_joining),
@@ -247,6 +305,7 @@ static const struct stg_test tests[] = {
     TEST(a_commit_needs_a_stream_and_the_list_a_right),
     TEST(a_stream_has_one_commit_at_a_time_at_the_disk),
     TEST(clients_of_a_split_go_on_at_their_merged_states),
+    TEST(clients_at_earlier_states_have_runs_of_their_own),
 };
 
 TEST_MAIN(tests)
