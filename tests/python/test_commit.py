@@ -259,6 +259,22 @@ class Fencing(Case):
 
 
 class Deliveries(Case):
+    def test_commits_that_do_not_fit_one_reply_are_counted(self):
+        n = 16
+        self.make(delivery="broadcast", num_clients=n)
+        names = [f"{i:02}-".ljust(127, "x") for i in range(n)]
+        streams = [stager.open(self.name, client_id=name) for name in names]
+        self.step(streams)
+        for k in range(16):
+            for stream in streams:
+                stream.commit(stream.state_dict(), f"{k:02}-".ljust(128, "t"))
+        with self.assertWarnsRegex(RuntimeWarning, r"\d+ older commits did not fit the daemon's reply") as caught:
+            commits = stager.commits(self.name)
+        self.assertEqual(len(commits) + int(str(caught.warning).split()[2]), 16 * n)
+        self.assertEqual([c["of"] for c in commits[-n:]], names)    # the last ones are there
+        for stream in streams:
+            stream.close()
+
     def test_round_robin_has_one_commit_for_all_ranks(self):
         self.make(delivery="round_robin", num_clients=2)
         ranks = self.ranks(2)

@@ -147,9 +147,13 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
 
 
 def commits(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:
-    """The last commits of a pipeline, from the oldest on."""
-    reply: List[Dict[str, Any]] = _ask("commits", runtime_dir, name)["commits"]
-    return reply
+    """The last commits of a pipeline, from the oldest on. Warns of older ones that did not fit the daemon's reply."""
+    reply = _ask("commits", runtime_dir, name)
+    if reply["n_left_out"] > 0:
+        warnings.warn(f"pipeline {name}: {reply['n_left_out']} older commits did not fit the daemon's reply",
+                      RuntimeWarning, stacklevel=depth())
+    found: List[Dict[str, Any]] = reply["commits"]
+    return found
 
 
 def versions(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:
