@@ -95,37 +95,45 @@ static void leave_shared(struct stg_session *session, const struct stg_attach *p
                          "it has a run of its own now");
 }
 
+static void fill_opened(const struct stg_session *session,
+                        const struct stg_request *request,
+                        const struct stg_instance *instance,
+                        const struct stg_attach *params,
+                        const struct stg_attached *attached, struct stg_reply *reply)
+{
+    const struct stg_definition *definition = instance->definition;
+    reply->name = instance->config.name;
+    reply->generation = instance->generation;
+    reply->segment_bytes = attached->segment_bytes;
+    reply->max_in_flight = request->max_in_flight;
+    reply->client_id = params->client_id;
+    reply->structure = definition->spec->staged.structure;
+    reply->boundary = *stg_graph_boundary(definition->graph);
+    reply->slots = stg_definition_slots(definition);
+    reply->pipeline = definition->spec;
+    reply->batch_rows = stg_definition_batch_rows(definition);
+    reply->unwatched = session->unwatched;
+    reply->wants_reports = true;
+    reply->signature = definition->signature;
+    reply->irreproducible = definition->irreproducible;
+    reply->begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
+    reply->skip_rows = params->state != NULL ? params->state->rows : 0;
+}
+
 /* Sends the reply to an open; its client then has to join. */
 static void answer_open(struct stg_session *session, const struct stg_request *request,
                         struct stg_instance *instance, const struct stg_attach *params,
                         const struct stg_attached *attached)
 {
-    const char *client_id = params->client_id;
-    const struct stg_definition *definition = instance->definition;
     session->instance = instance;
     session->client = attached->client;
     session->joining = true;
-    stg_commit_attached(session, request, instance, client_id);
+    stg_commit_attached(session, request, instance, params->client_id);
     if (instance->is_apart)
         leave_shared(session, params);
     char text[STG_STATE_TEXT_BYTES] = "";
     struct stg_reply reply = stg_reply_to(request);
-    reply.name = instance->config.name;
-    reply.generation = instance->generation;
-    reply.segment_bytes = attached->segment_bytes;
-    reply.max_in_flight = request->max_in_flight;
-    reply.client_id = client_id;
-    reply.structure = instance->definition->spec->staged.structure;
-    reply.boundary = *stg_graph_boundary(instance->definition->graph);
-    reply.slots = stg_definition_slots(instance->definition);
-    reply.pipeline = instance->definition->spec;
-    reply.batch_rows = stg_definition_batch_rows(instance->definition);
-    reply.unwatched = session->unwatched;
-    reply.wants_reports = true;
-    reply.signature = definition->signature;
-    reply.irreproducible = definition->irreproducible;
-    reply.begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
-    reply.skip_rows = params->state != NULL ? params->state->rows : 0;
+    fill_opened(session, request, instance, params, attached, &reply);
     if (params->state == NULL && stg_stage_inherits(instance->stage))
         stg_state_write(instance->config.start, text);
     reply.state =
@@ -136,11 +144,37 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
             "pipeline %s: the process of client %s cannot be watched (it is in another "
             "pid namespace, and Linux before 6.5 gives no descriptor of it): the end of "
             "its socket counts as its death",
-            reply.name, client_id);
+            reply.name, params->client_id);
     if (reply_open(session, &reply, attached) < 0)
         stg_session_close(session); /* the memory did not reach it */
     else
         stg_session_set_deadline(session, STG_JOIN_MILLIS);
+}
+
+/* Writes the name of the client of an open: that in the request, or "PROGRAM-PID". */
+static bool name_client(const struct stg_session *session,
+                        const struct stg_request *request,
+                        char ret[CLIENT_ID_MAX_BYTES + 1])
+{
+    bool given = request->client_id != NULL && request->client_id[0] != '\0';
+    if (given)
+        snprintf(ret, CLIENT_ID_MAX_BYTES + 1, "%s", request->client_id);
+    else
+        snprintf(ret, CLIENT_ID_MAX_BYTES + 1, "%s-%d", session->program,
+                 (int)session->pid);
+    return given;
+}
+
+static int attach_stage(struct stg_session *session, struct stg_stage *stage,
+                        const struct stg_attach *params, struct stg_attached *ret,
+                        struct stg_err *err)
+{
+    int rc = stg_stage_attach(stage, params, ret, err);
+    if (rc != -STAGER_RESOURCE_EXHAUSTED)
+        return rc;
+    stg_stage_sweep(stage); /* clients that just left may hold it */
+    stg_session_sweep_all(session->server);
+    return stg_stage_attach(stage, params, ret, err);
 }
 
 static int attach(struct stg_session *session, const struct stg_request *request,
@@ -148,12 +182,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
                   struct stg_err *err)
 {
     char client_id[CLIENT_ID_MAX_BYTES + 1];
-    bool given = request->client_id != NULL && request->client_id[0] != '\0';
-    if (given)
-        snprintf(client_id, sizeof(client_id), "%s", request->client_id);
-    else
-        snprintf(client_id, sizeof(client_id), "%s-%d", session->program,
-                 (int)session->pid);
+    bool given = name_client(session, request, client_id);
     struct stg_attach params = {
         .client_id = client_id,
         .program = session->program,
@@ -174,12 +203,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         stg_needs_read(request, instance->definition->partitions, &params.needs, err);
     if (rc < 0)
         return rc;
-    rc = stg_stage_attach(instance->stage, &params, &attached, err);
-    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* clients that just left may hold it */
-        stg_stage_sweep(instance->stage);
-        stg_session_sweep_all(session->server);
-        rc = stg_stage_attach(instance->stage, &params, &attached, err);
-    }
+    rc = attach_stage(session, instance->stage, &params, &attached, err);
     if (rc < 0) {
         stg_partition_needs_destroy(params.needs);
         return rc;
@@ -329,12 +353,69 @@ static int check_options(const struct stg_request *request, struct stg_err *err)
     return 0;
 }
 
+/* Returns 0 and the instance that the open attaches to; 1: the open waits for it. */
+static int find_instance(struct stg_session *session, const struct stg_request *request,
+                         struct stg_pipeline *pipeline, const struct stg_wanted *wanted,
+                         struct stg_instance **ret, struct stg_err *err)
+{
+    struct stg_catalog *catalog = session->server->catalog;
+    /* An instance that was made for it is taken, or given up, before it can end. */
+    *ret = session->open_private;
+    if (*ret != NULL)
+        return 0;
+    if (stg_quarantine_check(session->server, session->identity.uid, err) < 0)
+        return wait_briefly(session, err);
+    if (!session->open_waits) {
+        session->open_gone = 0;
+        session->open_apart = false;
+    }
+    bool is_new =
+        request->private_run || session->open_apart || pipeline->instance == NULL;
+    if (is_new && session->open_gone == stg_catalog_n_gone(catalog) + 1)
+        return 1; /* no memory came back since it was refused */
+    int rc = stg_catalog_instance(catalog, pipeline, wanted, ret, err);
+    if (rc == -STAGER_UNAVAILABLE)
+        return wait_because(session,
+                            "the last run of pipeline %s is still stopping: a read of a "
+                            "file is slow; try again",
+                            pipeline->name);
+    if (rc == 0 && (*ret)->private_run) {
+        session->open_private = *ret;
+        session->open_apart = (*ret)->is_apart;
+    }
+    return rc;
+}
+
+/* Returns 0 when the request was answered, 1: it waits. */
+static int attach_or_wait(struct stg_session *session, const struct stg_request *request,
+                          struct stg_instance *instance, const struct stg_state *state)
+{
+    struct stg_err err = {0};
+    if (instance->state == STG_INSTANCE_CREATING)
+        return wait_because(
+            session,
+            "reserving %.0f MiB of memory for pipeline %s is not finished; try again",
+            (double)instance->plan.arena_bytes / 1048576.0, instance->config.name);
+    if (instance->state == STG_INSTANCE_FAILED)
+        return answer_failed(session, request, instance);
+    int rc = wait_for_start(session, instance, state != NULL, &err);
+    if (rc == 1)
+        return 1;
+    if (rc == 0)
+        rc = attach(session, request, instance, state, &err);
+    session->open_private = NULL;
+    if (rc < 0)
+        stg_session_fail_with(session, request, &err);
+    return 0;
+}
+
 /* Returns 0 when the request was answered, 1: it waits. */
 static int try_begin(struct stg_session *session, const struct stg_request *request,
                      struct stg_pipeline *pipeline)
 {
     struct stg_err err = {0};
     struct stg_state state;
+    struct stg_instance *instance;
     struct stg_wanted wanted = {
         .private_run = request->private_run,
         .max_in_flight = request->max_in_flight,
@@ -346,49 +427,14 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         stg_session_fail_with(session, request, &err);
         return 0;
     }
-    struct stg_instance *instance = session->open_private;
-    /* An instance that was made for it is taken, or given up, before it can end. */
-    if (instance == NULL &&
-        stg_quarantine_check(session->server, session->identity.uid, &err) < 0)
-        return wait_briefly(session, &err);
-    int rc = 0;
-    if (!session->open_waits) {
-        session->open_gone = 0;
-        session->open_apart = false;
-    }
-    if (instance == NULL &&
-        (request->private_run || session->open_apart || pipeline->instance == NULL) &&
-        session->open_gone == stg_catalog_n_gone(session->server->catalog) + 1)
-        return 1; /* no memory came back since it was refused */
-    if (instance == NULL)
-        rc = stg_catalog_instance(session->server->catalog, pipeline, &wanted, &instance,
-                                  &err);
-    if (rc == -STAGER_UNAVAILABLE)
-        return wait_because(session,
-                            "the last run of pipeline %s is still stopping: a read of a "
-                            "file is slow; try again",
-                            pipeline->name);
-    if (rc == 0 && instance->private_run) {
-        session->open_private = instance;
-        session->open_apart = instance->is_apart;
-    }
-    if (rc == 0 && instance->state == STG_INSTANCE_CREATING)
-        return wait_because(
-            session,
-            "reserving %.0f MiB of memory for pipeline %s is not finished; try again",
-            (double)instance->plan.arena_bytes / 1048576.0, pipeline->name);
-    if (rc == 0 && instance->state == STG_INSTANCE_FAILED)
-        return answer_failed(session, request, instance);
+    int rc = find_instance(session, request, pipeline, &wanted, &instance, &err);
     if (rc == 0)
-        rc = wait_for_start(session, instance, wanted.state != NULL, &err);
-    if (rc == 1)
-        return 1;
-    if (rc == 0)
-        rc = attach(session, request, instance, wanted.state, &err);
-    session->open_private = NULL;
-    if (rc < 0)
+        return attach_or_wait(session, request, instance, wanted.state);
+    if (rc < 0) {
+        session->open_private = NULL;
         stg_session_fail_with(session, request, &err);
-    return 0;
+    }
+    return rc == 1;
 }
 
 /* Waits for the disk, and not shorter than for what the open has waited for before. */

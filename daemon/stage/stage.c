@@ -68,29 +68,21 @@ static void warm_up(struct stg_stage *stage)
     stg_stage_commit(stage);
 }
 
-int stg_stage_create(const struct stg_stage_config *config,
-                     const struct stg_stage_plan *plan, struct stg_stage **ret,
-                     struct stg_err *err)
+/* Makes a stage without its parts; it owns the memory that the budget counts for it. */
+static struct stg_stage *make_stage(const struct stg_stage_config *config,
+                                    const struct stg_stage_plan *plan, const char *holder)
 {
-    uint64_t bytes = plan->reserved_bytes;
-    char holder[STG_HOLDER_BYTES];
-    stg_stage_name_holder(config, holder);
-    int rc = stg_budget_take(config->budget, bytes, holder, err);
-    if (rc < 0)
-        return rc;
     struct stg_stage *stage = calloc(1, sizeof(*stage));
-    if (stage == NULL) {
-        stg_budget_give(config->budget, bytes, holder);
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    }
+    if (stage == NULL)
+        return NULL;
     stage->config = *config;
     stage->plan = *plan;
     stage->staged = &config->spec->staged;
     stage->policy = stg_policy(config->delivery);
     stage->buffer.round_items =
         config->delivery == STG_DELIVERY_ROUND_ROBIN ? config->num_clients : 1;
-    stage->memory.budget_bytes = bytes;
-    memcpy(stage->memory.holder, holder, sizeof(holder));
+    stage->memory.budget_bytes = plan->reserved_bytes;
+    memcpy(stage->memory.holder, holder, sizeof(stage->memory.holder));
     stage->pass.n_ended = config->first_pass;
     stage->members.n_passes = config->first_pass;
     stage->pass.next_number = config->first_number;
@@ -100,8 +92,12 @@ int stg_stage_create(const struct stg_stage_config *config,
     }
     pthread_mutex_init(&stage->lock, NULL);
     stg_activity_init(&stage->observers.activity);
+    return stage;
+}
 
-    rc = stg_runners_init(stage, err);
+static int make_parts(struct stg_stage *stage, struct stg_err *err)
+{
+    int rc = stg_runners_init(stage, err);
     if (rc == 0)
         rc = stg_observers_init(stage, err);
     if (rc == 0)
@@ -112,8 +108,24 @@ int stg_stage_create(const struct stg_stage_config *config,
         rc = init_buffer(stage, err);
     if (rc == 0)
         rc = make_mirror(stage, err);
-    if (rc == 0)
-        rc = stg_runners_start(stage, err);
+    return rc == 0 ? stg_runners_start(stage, err) : rc;
+}
+
+int stg_stage_create(const struct stg_stage_config *config,
+                     const struct stg_stage_plan *plan, struct stg_stage **ret,
+                     struct stg_err *err)
+{
+    char holder[STG_HOLDER_BYTES];
+    stg_stage_name_holder(config, holder);
+    int rc = stg_budget_take(config->budget, plan->reserved_bytes, holder, err);
+    if (rc < 0)
+        return rc;
+    struct stg_stage *stage = make_stage(config, plan, holder);
+    if (stage == NULL) {
+        stg_budget_give(config->budget, plan->reserved_bytes, holder);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    rc = make_parts(stage, err);
     if (rc < 0) {
         stg_stage_destroy(stage);
         return rc;
