@@ -486,6 +486,9 @@ static void marks_survive_the_daemon_and_replace_what_lies_before(void)
                      has_errors, 1000, 1500);
         check_killed(LISTS TWO_OF_THREE "\n- " TWO_OF_THREE "\n- repeat: {count: 3}\n",
                      has_errors, 25000, 2500);
+        check_killed(LISTS TWO_OF_THREE "\n- prefetch: {buffer_size: 2}\n"
+                                        "- batch: {batch_size: 10}\n",
+                     has_errors, 1000, 1500);
         check_killed(LISTS "map: {output: [list]}\n- unbatch\n", has_errors, 20000, 1500);
         check_killed(LISTS "map: {output: [list]}\n- rebatch: {batch_size: 7}\n",
                      has_errors, 3000, 1500);
@@ -631,6 +634,54 @@ static void marks_with_wrong_numbers_are_found_out(void)
                                     .part = i,
                                     .n_held = 2};
     check_hostile(BUCKETS, 290, held, 3, "the input has ended early");
+}
+
+/* The same size, and other lines: line i has the number step * i. */
+static void write_numbers(int step)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    for (int i = 0; i < 9000; i++)
+        fprintf(out, "%05d\n", step * i);
+    fclose(out);
+    stg_test_file("numbers", text, bytes);
+    free(text);
+}
+
+static void marks_of_a_file_that_has_changed_are_not_used(void)
+{
+    static const struct stg_step_row row = {
+        .step = "filter",
+        .flags = STG_ROW_OWN_SOURCE,
+        .pipeline =
+            "dataset:\n- files: {pattern: $DIR/numbers}\n- text_line\n"
+            "- filter: {graph: {three: {op: constant, value: 3, dtype: int64}, two: {op: "
+            "constant, value: 2, dtype: int64}, value: {op: string_to_number, input: "
+            "record, out_type: int64}, rest: {op: floormod, input: [value, three]}, is: "
+            "{op: less, input: [rest, two]}}, predicate: is}\n"};
+    struct stg_position position;
+    struct stg_step_run run;
+    size_t at = 0;
+    write_numbers(1);
+    stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 1);
+    begin_marks(&run, 200);
+    note_and_die(&run, 3000);
+    char *first = strdup(path_of_trail());
+    for (int step = 1; step <= 3; step += 2) {
+        struct stg_err err = {0};
+        write_numbers(step);
+        char *all = read_some(&run, 2500, &at, &position);
+        char *got = read_at(&run, &position, &err);
+        CHECK_INT(err.code, 0);
+        stg_step_run_same(&run, "of a changed file, gives", got, all + at);
+        free(all);
+        free(got);
+    }
+    CHECK(access(first, F_OK) == 0); /* the folder removes it in its turn */
+    free(first);
+    end_marks(&run);
+    stg_step_run_finish(&run);
 }
 
 /* Of a pass of nothing but errors. */
@@ -1092,6 +1143,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(marks_with_wrong_numbers_are_found_out, 60),
     TEST_SLOW(the_errors_of_a_pass_have_marks_up_to_a_limit, 60),
     TEST(marks_of_other_data_are_refused_once),
+    TEST(marks_of_a_file_that_has_changed_are_not_used),
     TEST_SLOW(pipelines_drawn_at_random_continue_at_every_position, 300),
     TEST(another_batch_size_continues_at_the_right_row),
     TEST(what_is_skipped_is_not_produced),

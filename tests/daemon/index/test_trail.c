@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,36 @@ static void those_that_have_it_open_share_it(void)
     stg_trail_close(trail);
     check_all(other, 20);
     stg_trail_close(other);
+    stg_index_finish();
+}
+
+static void *add_many(void *trail)
+{
+    struct stg_mark mark;
+    uint64_t at;
+    for (uint64_t k = 1; k <= 2000; k++) {
+        add(trail, 0, k);
+        if (stg_trail_find(trail, 0, 10 * k, &mark, &at))
+            check_mark(trail, &mark, at);
+    }
+    return NULL;
+}
+
+/* A private run and the run of the pipeline are in different threads. */
+static void threads_share_it(void)
+{
+    pthread_t threads[3];
+    configure(64 << 20);
+    struct stg_trail *trail = stg_trail_open(&key);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, add_many, trail), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    struct stg_mark mark;
+    uint64_t at;
+    CHECK(stg_trail_find(trail, 0, UINT64_MAX, &mark, &at));
+    CHECK_INT(mark.n_out, 20000);
+    stg_trail_close(trail);
     stg_index_finish();
 }
 
@@ -386,6 +417,7 @@ static void without_a_folder_or_room_there_are_no_marks(void)
 static const struct stg_test tests[] = {
     TEST(the_last_mark_before_a_place_is_found),
     TEST(those_that_have_it_open_share_it),
+    TEST(threads_share_it),
     TEST(the_end_of_an_iteration_is_a_mark),
     TEST(a_half_written_mark_is_cut_off),
     TEST(a_flipped_byte_is_never_believed),
