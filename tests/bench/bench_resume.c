@@ -8,6 +8,7 @@
  * dataset that replays: it makes the batches before that one, and drops them. The batches
  * must be equal. With less than the default of --seconds a tenth of the hundred million
  * must do.
+ * At last the same through stagerd: from stager_open with a state to the first batch.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,10 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/state.h"
 #include "daemon/dataset/dataset.h"
 #include "daemon/index/index.h"
 #include "proto/load.h"
 #include "tests/bench/bench.h"
+#include "tests/system/fixture.h"
 
 #define BATCH 90
 #define DEFAULT_SECONDS 2.0
@@ -188,6 +191,71 @@ static void measure_files(const char *window, const char *global)
     remove_files();
 }
 
+/* ---- through stagerd ---- */
+
+/* Takes a state behind the first batch, and moves it behind n_batches. */
+static void make_state(struct fixture *fixture, uint64_t n_batches,
+                       char text[STAGER_STATE_BYTES])
+{
+    struct stager_stream *stream = fixture_open(fixture, "resume", NULL, 1);
+    struct stg_state state;
+    struct stg_err err;
+    stager_release(fixture_take(stream));
+    if (stager_state(stream, text, STAGER_STATE_BYTES) < 0 ||
+        stg_state_read(text, strlen(text), &state, &err) < 0)
+        bench_die("no state: %s", stager_error_text(stream));
+    stager_close(stream);
+    state.place.items = state.place.index = n_batches;
+    state.place.elements = n_batches * BATCH;
+    stg_state_write(&state, text);
+}
+
+static void open_at(struct fixture *fixture, const char *state, struct result *ret)
+{
+    struct stager_options options = {
+        .struct_size = sizeof(options), .runtime_dir = fixture->runtime, .state = state};
+    struct stager_stream *stream;
+    struct stager_tensor tensor;
+    uint64_t began = bench_now_ns();
+    if (stager_open(NULL, "resume", &options, &stream) < 0)
+        bench_die("%s", stager_error_text(NULL));
+    struct stager_batch *batch = fixture_take(stream);
+    ret->seconds = (double)(bench_now_ns() - began) / 1e9;
+    if (stager_batch_tensor(batch, "value", &tensor) < 0)
+        bench_die("%s", stager_error_text(stream));
+    ret->sum = 0;
+    for (int i = 0; i < BATCH; i++)
+        ret->sum = ret->sum * 31 + ((const uint64_t *)tensor.data)[i];
+    stager_release(batch);
+    stager_close(stream);
+}
+
+static void measure_open(const char *what, const char *name, const char *source,
+                         const char *shuffle, uint64_t n_batches)
+{
+    struct stg_pipeline_spec *spec = load(source, shuffle);
+    struct fixture fixture;
+    struct result open, seek;
+    char text[600], state[STAGER_STATE_BYTES];
+    size_t used = strlen(json), bytes = sizeof(json);
+    run(spec, n_batches, true, &seek);
+    stg_pipeline_spec_destroy(spec);
+    snprintf(text, sizeof(text),
+             "name: resume\ndataset:\n%s%s- batch: {batch_size: %d}\n", source, shuffle,
+             BATCH);
+    fixture_start(&fixture, "");
+    fixture_apply(&fixture, text);
+    make_state(&fixture, n_batches, state);
+    open_at(&fixture, state, &open);
+    fixture_finish(&fixture);
+    if (open.sum != seek.sum)
+        bench_die("%s: another batch than that of the seek", what);
+    printf("%-42s %8.3f s from stager_open, %zu bytes\n", what, open.seconds,
+           strlen(state));
+    snprintf(json + used, bytes - used, ", \"%s_open_seconds\": %.6f", name,
+             open.seconds);
+}
+
 int main(int argc, char **argv)
 {
     static const char window[] = "- shuffle: {buffer_size: 65536, seed: 3}\n";
@@ -211,6 +279,9 @@ int main(int argc, char **argv)
         measure("10 M records, global", "global", tenth, global, 100000);
     }
     measure_files(window, global);
+    measure_open("100 M records", "all", all, "", 1000000);
+    measure_open("100 M records, window 65536", "window", all, window, 1000000);
+    measure_open("100 M records, global", "global", all, global, 1000000);
     printf("{\"bench\": \"resume\"%s}\n", json);
     return 0;
 }
