@@ -108,6 +108,12 @@ enum stg_on_timeout {
     STG_ON_TIMEOUT_EVICT = 2
 };
 
+enum stg_audit_kind {
+    STG_AUDIT_NONE = 0,
+    STG_AUDIT_POSITIONS = 1,
+    STG_AUDIT_CONTENTS = 2
+};
+
 enum stg_smart_stage {
     STG_SMART_STAGE_OFF = 0,
     STG_SMART_STAGE_ON = 1,
@@ -156,6 +162,7 @@ struct stg_staged {
     enum stg_smart_stage compute_device; /* whether stager_run uses the device */
     uint64_t reconnect_grace_millis;     /* 0: a client that left cannot return */
     bool keep_warm;
+    enum stg_audit_kind audit;
     const struct stg_attr
         *transfers; /* per feature: the dtype for its transfer, half as wide */
     size_t n_transfers;

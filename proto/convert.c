@@ -563,6 +563,10 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
                                              from->on_timeout) == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "on_timeout %d is not known to this release", from->on_timeout);
+    if (protobuf_c_enum_descriptor_get_value(&stager__audit__descriptor, from->audit) ==
+        NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "audit %d is not known to this release", from->audit);
     if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
                                              from->compute_device) == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -589,6 +593,7 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         .compute_device = (enum stg_smart_stage)from->compute_device,
         .reconnect_grace_millis = from->reconnect_grace_millis,
         .keep_warm = from->keep_warm != 0,
+        .audit = (enum stg_audit_kind)from->audit,
     };
     int rc =
         codes_convert(from->closed_exception_types, STG_CODE_BIT(STAGER_OUT_OF_RANGE),

@@ -363,6 +363,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         message.rollback = rollback_fill(&parts.rollback, request);
         break;
     case STG_REQUEST_VERSIONS: message.versions = name_fill(&parts.name, request); break;
+    case STG_REQUEST_AUDIT: message.audit = name_fill(&parts.name, request); break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -521,6 +522,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->commits, STG_REQUEST_COMMITS},
         {m->rollback, STG_REQUEST_ROLLBACK},
         {m->versions, STG_REQUEST_VERSIONS},
+        {m->audit, STG_REQUEST_AUDIT},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -561,6 +563,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
         ret->warm = m->rollback->warm != 0;
         return 0;
     case STG_REQUEST_VERSIONS: ret->name = m->versions->name; return 0;
+    case STG_REQUEST_AUDIT: ret->name = m->audit->name; return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

@@ -47,6 +47,7 @@ enum stg_request_kind {
     STG_REQUEST_COMMITS = 25,
     STG_REQUEST_ROLLBACK = 26,
     STG_REQUEST_VERSIONS = 27,
+    STG_REQUEST_AUDIT = 28,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -72,8 +73,9 @@ struct stg_request {
     enum stg_request_kind kind;
     uint32_t min_version, max_version; /* hello */
     const char *client;                /* hello: program name */
-    const char *name; /* status, explain, open, delete, trace, work, index, commits,
-                         rollback, versions; apply: overrides the name in the text */
+    const char
+        *name;        /* status, explain, open, delete, trace, work, index, commits,
+                         rollback, versions, audit; apply: overrides the name in the text */
     const char *text; /* check, apply, index */
     size_t text_bytes;
     const char *file;

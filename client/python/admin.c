@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/python/binding.h"
+#include "client/stagerctl/audit_report.h"
 #include "client/stagerctl/reply.h"
 #include "client/transport/admin.h"
 
@@ -97,6 +98,55 @@ PyObject *stg_py_request(PyObject *module, PyObject *args)
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
     int rc = ask(runtime_dir, &request, &json, &err);
+    stg_py_wait_end(&wait);
+    PyObject *result = NULL;
+    if (!wait.is_over)
+        result = rc == 0 ? PyUnicode_FromString(json)
+                         : stg_py_raise(PyModule_GetState(module), rc, err.text);
+    free(json);
+    return result;
+}
+
+/* The JSON of one run, or of the comparison of two, in *ret, which the caller frees. */
+static int audit(const char *runtime_dir, const char *const names[2], char **ret,
+                 struct stg_err *err)
+{
+    struct stg_audit_source *sources = calloc(2, sizeof(*sources));
+    size_t bytes = 0, n = names[1] != NULL ? 2 : 1;
+    bool is_good;
+    int rc =
+        sources != NULL ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = stg_audit_source_parse(names[i], &sources[i], err);
+        if (rc == 0)
+            rc = stg_audit_source_load(&sources[i], runtime_dir, err);
+    }
+    FILE *out = rc == 0 ? open_memstream(ret, &bytes) : NULL;
+    if (rc == 0 && out == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    struct stg_json_writer json = {.out = out};
+    if (rc == 0)
+        rc = n == 1
+                 ? stg_audit_report_json(&json, &sources[0], &is_good, err)
+                 : stg_audit_compare_json(&json, &sources[0], &sources[1], &is_good, err);
+    if (out != NULL && fclose(out) != 0 && rc == 0)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; sources != NULL && i < 2; i++)
+        stg_audit_source_finish(&sources[i]);
+    free(sources);
+    return rc;
+}
+
+PyObject *stg_py_audit(PyObject *module, PyObject *args)
+{
+    const char *runtime_dir, *names[2];
+    if (!PyArg_ParseTuple(args, "zsz", &runtime_dir, &names[0], &names[1]))
+        return NULL;
+    struct stg_err err = {0};
+    char *json = NULL;
+    struct stg_py_wait wait;
+    stg_py_wait_begin(&wait);
+    int rc = audit(runtime_dir, names, &json, &err);
     stg_py_wait_end(&wait);
     PyObject *result = NULL;
     if (!wait.is_over)

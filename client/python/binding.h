@@ -171,5 +171,6 @@ PyObject *stg_py_tell_end(PyObject *module, PyObject *args);
 /* request(kind, runtime_dir, name, text, file, replace, if_generation, script,
  * script_run) -> JSON. */
 PyObject *stg_py_request(PyObject *module, PyObject *args);
+PyObject *stg_py_audit(PyObject *module, PyObject *args);
 
 #endif

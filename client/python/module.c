@@ -124,6 +124,8 @@ static int clear(PyObject *module)
 }
 
 static PyMethodDef functions[] = {
+    {"audit", stg_py_audit, METH_VARARGS,
+     "The audit of a pipeline, or how two differ, as JSON."},
     {"request", stg_py_request, METH_VARARGS,
      "request(kind, runtime_dir, name, text, file, replace, if_generation, script, "
      "script_run) -> JSON"},

@@ -19,7 +19,7 @@ struct stg_ctl_options {
     bool json;
     const char *runtime_dir; /* NULL: the default */
     const char *argument;    /* FILE or NAME, or NULL */
-    char **arguments;        /* index: all of them */
+    char **arguments;        /* index, audit: all of them */
     int n_arguments;
     const char *name; /* --name */
     bool replace;
@@ -30,7 +30,7 @@ struct stg_ctl_options {
     uint64_t count;     /* watch: events; 0: no end */
     uint64_t seconds;   /* watch; 0: no end. trace; 0: the default */
     const char *gate;   /* URL of the gate to ask through; NULL: attach.sock */
-    const char *output; /* trace; NULL: the default */
+    const char *output; /* trace, audit; NULL: the default */
     bool text;
     const char *token_file;
     const char *key;        /* cache rm; NULL: of all entries */
@@ -53,6 +53,7 @@ int stg_ctl_cache_rm(const struct stg_ctl_options *options);
 int stg_ctl_watch(const struct stg_ctl_options *options);
 int stg_ctl_trace(const struct stg_ctl_options *options);
 int stg_ctl_commits(const struct stg_ctl_options *options);
+int stg_ctl_audit(const struct stg_ctl_options *options);
 int stg_ctl_index(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);

@@ -79,6 +79,13 @@ static const struct command commands[] = {
      "resume "
      "from.",
      stg_ctl_commits},
+    {"audit", ARGUMENT_SOME, "NAME|FILE[@ATTEMPT] [NAME|FILE[@ATTEMPT]] [-o FILE]", "o",
+     "Prints which client got and acknowledged which items, in each attempt, and whether "
+     "the\n  attempts that led to the last commit delivered each item exactly once. Of "
+     "two runs: prints\n  the first item in which they differ. -o writes the audit to a "
+     "file, which a later command\n  can name by a path with a /. Exit status 1: not "
+     "exactly once, or a difference.",
+     stg_ctl_audit},
     {"index", ARGUMENT_SOME, "NAME|FILE...", "",
      "Builds the record indexes of the files of pipelines: applied ones by name, or "
      "those "

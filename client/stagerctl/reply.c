@@ -128,8 +128,7 @@ void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *r
 
 /* ---- commits, versions ---- */
 
-/* Puts the time in UTC, to the second. */
-static void time_json(struct stg_json_writer *json, uint64_t time_ns)
+void stg_reply_time_json(struct stg_json_writer *json, uint64_t time_ns)
 {
     time_t seconds = (time_t)(time_ns / 1000000000);
     struct tm utc;
@@ -152,7 +151,7 @@ void stg_reply_commits_json(struct stg_json_writer *json, const struct stg_reply
         stg_json_put_uint(json, "attempt", e->attempt);
         stg_json_put_uint(json, "pass", e->pass);
         stg_json_put_uint(json, "position", e->position);
-        time_json(json, e->time_ns);
+        stg_reply_time_json(json, e->time_ns);
         stg_json_put_string(json, "client", e->client);
         stg_json_put_string(json, "of", e->lane);
         stg_json_object_end(json);
@@ -171,7 +170,7 @@ void stg_reply_versions_json(struct stg_json_writer *json, const struct stg_repl
         snprintf(digest, sizeof(digest), "%016" PRIx64, e->content);
         stg_json_object_begin(json);
         stg_json_put_uint(json, "generation", e->generation);
-        time_json(json, e->time_ns);
+        stg_reply_time_json(json, e->time_ns);
         stg_json_put_uint(json, "uid", e->uid);
         stg_json_put_string(json, "digest", digest);
         stg_json_put_string(json, "file", e->file);

@@ -29,6 +29,9 @@ void stg_reply_quarantined_json(struct stg_json_writer *json,
  */
 void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *reply);
 
+/* Puts the key "time": in UTC, to the second. */
+void stg_reply_time_json(struct stg_json_writer *json, uint64_t time_ns);
+
 /* Of commits: one object. */
 void stg_reply_commits_json(struct stg_json_writer *json, const struct stg_reply *reply);
 

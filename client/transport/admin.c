@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/transport/admin.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/transport/connect.h"
+
+#define MAX_AUDIT_BYTES (64 << 20)
 
 void stg_admin_daemon(const struct stager *client, struct stg_admin_daemon *ret)
 {
@@ -56,6 +62,50 @@ int stg_admin_trace(struct stager *client, const char *name, uint32_t millis,
     if (n_fds != 1)
         return stg_err(err, -STAGER_INTERNAL, "stagerd sent no descriptor of the trace");
     rc = stg_map_open(fd, reply.page_bytes, STG_MAP_READ, "trace page", ret, err);
+    close(fd);
+    return rc;
+}
+
+/* Up to what there was when it was asked for: more lines may follow. */
+static int read_all(int fd, char **ret, size_t *ret_bytes, struct stg_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size < 0 || st.st_size > MAX_AUDIT_BYTES)
+        return stg_err(err, -STAGER_DATA_LOSS,
+                       "stagerd sent an audit of more than %d bytes, or no file: see "
+                       "its log",
+                       MAX_AUDIT_BYTES);
+    size_t size = (size_t)st.st_size, n = 0;
+    char *text = malloc(size + 1);
+    ssize_t more = text != NULL;
+    while (more > 0 && n < size) {
+        more = pread(fd, text + n, size - n, (off_t)n);
+        n += more > 0 ? (size_t)more : 0;
+    }
+    if (text == NULL || more < 0) {
+        free(text);
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot read the audit: %s",
+                       text == NULL ? "out of memory" : strerror(errno));
+    }
+    *ret = text;
+    *ret_bytes = n;
+    return 0;
+}
+
+int stg_admin_audit(struct stager *client, const char *name, char **ret,
+                    size_t *ret_bytes, struct stg_err *err)
+{
+    struct stg_request request = {.kind = STG_REQUEST_AUDIT, .name = name};
+    struct stg_reply reply;
+    int fd = -1;
+    size_t n_fds = 0;
+    int rc =
+        stg_client_call(client, &request, STG_REQUEST_NS, &reply, &fd, 1, &n_fds, err);
+    if (rc < 0)
+        return rc;
+    if (n_fds != 1)
+        return stg_err(err, -STAGER_INTERNAL, "stagerd sent no descriptor of the audit");
+    rc = read_all(fd, ret, ret_bytes, err);
     close(fd);
     return rc;
 }

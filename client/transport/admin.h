@@ -34,6 +34,11 @@ int stg_admin_call(struct stager *client, struct stg_request *request,
 int stg_admin_trace(struct stager *client, const char *name, uint32_t millis,
                     struct stg_map *ret, struct stg_err *err);
 
+/* Reads the audit of a pipeline, a text of core/audit.h, which the caller frees. Errors
+ * as stg_admin_call. */
+int stg_admin_audit(struct stager *client, const char *name, char **ret,
+                    size_t *ret_bytes, struct stg_err *err);
+
 /* Sleeps until then, or a signal. False: stagerd closed the connection. */
 bool stg_admin_wait(struct stager *client, int64_t until_ns);
 

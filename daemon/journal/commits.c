@@ -16,12 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/fingerprint.h"
-#include "core/param.h"
+#include "core/record/line.h"
 
 #define MARK "c1 "
-#define MARK_BYTES 3
-#define SUM_BYTES 16
 
 /* ---- the table ---- */
 
@@ -208,63 +205,32 @@ int stg_commits_check_tag(const char *tag, struct stg_err *err)
 
 /* ---- writing ---- */
 
-static size_t escape(const char *name, char *buf)
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t n = 0;
-    buf[n++] = '=';
-    for (; *name != '\0'; name++) {
-        unsigned char c = (unsigned char)*name;
-        if (c > ' ' && c <= '~' && c != '%') {
-            buf[n++] = (char)c;
-            continue;
-        }
-        buf[n++] = '%';
-        buf[n++] = digits[c >> 4];
-        buf[n++] = digits[c & 15];
-    }
-    buf[n] = '\0';
-    return n;
-}
-
-#define ESCAPED_BYTES (3 * STG_LANE_MAX_BYTES + 2)
+#define ESCAPED_BYTES STG_LINE_NAME_BYTES(STG_LANE_MAX_BYTES)
 #define WITHOUT_STATE_BYTES (STG_COMMITS_LINE_BYTES - STG_STATE_TEXT_BYTES)
 static_assert(WITHOUT_STATE_BYTES > 2 * ESCAPED_BYTES + STG_TAG_MAX_BYTES + 128,
               "every line fits");
 
-/* Puts mark and sum before the payload of n bytes that begins at buf + 1 + HEAD_BYTES. */
-#define HEAD_BYTES (MARK_BYTES + SUM_BYTES + 1)
-
-static size_t finish_line(char *buf, size_t n)
-{
-    char head[HEAD_BYTES + 1];
-    char *payload = buf + 1 + HEAD_BYTES;
-    snprintf(head, sizeof(head), MARK "%016" PRIx64 " ", stg_farm_hash(payload, n));
-    buf[0] = '\n';
-    memcpy(buf + 1, head, HEAD_BYTES);
-    payload[n] = '\n';
-    return 1 + HEAD_BYTES + n + 1;
-}
+#define HEAD_BYTES STG_LINE_HEAD_BYTES
 
 size_t stg_commits_write_commit(const char *lane, const struct stg_commit *commit,
                                 char *buf)
 {
     char name[ESCAPED_BYTES], client[ESCAPED_BYTES];
-    escape(lane, name);
-    escape(commit->client, client);
+    stg_line_escape(lane, name);
+    stg_line_escape(commit->client, client);
     int n = snprintf(buf + 1 + HEAD_BYTES, STG_COMMITS_LINE_BYTES - HEAD_BYTES - 2,
                      "commit %" PRIu64 " %" PRIu64 " %s %s %s %s", commit->attempt,
                      commit->time_ns, commit->tag, name, client, commit->state);
-    return finish_line(buf, (size_t)n);
+    return stg_line_finish(buf, (size_t)n, MARK);
 }
 
 size_t stg_commits_write_attempt(const char *lane, uint64_t attempt, char *buf)
 {
     char name[ESCAPED_BYTES];
-    escape(lane, name);
+    stg_line_escape(lane, name);
     int n = snprintf(buf + 1 + HEAD_BYTES, STG_COMMITS_LINE_BYTES - HEAD_BYTES - 2,
                      "attempt %" PRIu64 " %s", attempt, name);
-    return finish_line(buf, (size_t)n);
+    return stg_line_finish(buf, (size_t)n, MARK);
 }
 
 char *stg_commits_write(const struct stg_commits *commits, size_t *ret_bytes)
@@ -290,63 +256,10 @@ char *stg_commits_write(const struct stg_commits *commits, size_t *ret_bytes)
 
 /* ---- reading ---- */
 
-struct words {
-    const char *at, *end;
-};
-
-/* Returns the length of the next word; 0: there is none. */
-static size_t next_word(struct words *words, const char **ret)
-{
-    *ret = words->at;
-    const char *space = words->at < words->end
-                            ? memchr(words->at, ' ', (size_t)(words->end - words->at))
-                            : NULL;
-    const char *end = space != NULL ? space : words->end;
-    size_t n = (size_t)(end - words->at);
-    words->at = space != NULL ? space + 1 : words->end;
-    return n;
-}
-
-static bool take_number(struct words *words, uint64_t *ret)
+static bool take_tag(struct stg_words *words, char ret[STG_TAG_MAX_BYTES + 1])
 {
     const char *word;
-    size_t n = next_word(words, &word);
-    *ret = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (word[i] < '0' || word[i] > '9' || i == 19)
-            return false;
-        *ret = *ret * 10 + (uint64_t)(word[i] - '0');
-    }
-    return n > 0;
-}
-
-static bool take_name(struct words *words, char ret[STG_LANE_MAX_BYTES + 1])
-{
-    const char *word;
-    size_t n = next_word(words, &word), k = 0;
-    if (n == 0 || word[0] != '=')
-        return false;
-    for (size_t i = 1; i < n; i++) {
-        int high = 0, low = (unsigned char)word[i];
-        if (k == STG_LANE_MAX_BYTES)
-            return false;
-        if (word[i] == '%') {
-            high = i + 2 < n ? stg_hex_digit(word[i + 1]) : -1;
-            low = i + 2 < n ? stg_hex_digit(word[i + 2]) : -1;
-            i += 2;
-        }
-        if (high < 0 || low < 0)
-            return false;
-        ret[k++] = (char)(high << 4 | low);
-    }
-    ret[k] = '\0';
-    return true;
-}
-
-static bool take_tag(struct words *words, char ret[STG_TAG_MAX_BYTES + 1])
-{
-    const char *word;
-    size_t n = next_word(words, &word);
+    size_t n = stg_words_next(words, &word);
     if (n == 0 || n > STG_TAG_MAX_BYTES)
         return false;
     memcpy(ret, word, n);
@@ -354,20 +267,14 @@ static bool take_tag(struct words *words, char ret[STG_TAG_MAX_BYTES + 1])
     return is_tag(ret);
 }
 
-static bool is_word(struct words *words, const char *text)
-{
-    const char *word;
-    size_t n = next_word(words, &word);
-    return n == strlen(text) && memcmp(word, text, n) == 0;
-}
-
 /* Each returns 1 if the words are a record, 0 if not. */
-static int apply_attempt(struct stg_commits *commits, struct words words,
+static int apply_attempt(struct stg_commits *commits, struct stg_words words,
                          struct stg_err *err)
 {
     char name[STG_LANE_MAX_BYTES + 1];
     uint64_t attempt;
-    if (!take_number(&words, &attempt) || !take_name(&words, name))
+    if (!stg_words_number(&words, &attempt) ||
+        !stg_words_name(&words, name, sizeof(name)))
         return 0;
     struct stg_lane *lane = stg_commits_lane(commits, name);
     if (lane == NULL)
@@ -376,17 +283,18 @@ static int apply_attempt(struct stg_commits *commits, struct words words,
     return 1;
 }
 
-static bool take_commit(struct words *words, char *lane, struct stg_commit *ret,
+static bool take_commit(struct stg_words *words, char *lane, struct stg_commit *ret,
                         struct stg_state *ret_state)
 {
-    return take_number(words, &ret->attempt) && take_number(words, &ret->time_ns) &&
-           take_tag(words, ret->tag) && take_name(words, lane) &&
-           take_name(words, ret->client) &&
+    return stg_words_number(words, &ret->attempt) &&
+           stg_words_number(words, &ret->time_ns) && take_tag(words, ret->tag) &&
+           stg_words_name(words, lane, STG_LANE_MAX_BYTES + 1) &&
+           stg_words_name(words, ret->client, sizeof(ret->client)) &&
            stg_state_read(words->at, (size_t)(words->end - words->at), ret_state, NULL) ==
                0;
 }
 
-static int apply_commit(struct stg_commits *commits, struct words words,
+static int apply_commit(struct stg_commits *commits, struct stg_words words,
                         struct stg_err *err)
 {
     char name[STG_LANE_MAX_BYTES + 1];
@@ -404,28 +312,16 @@ static int apply_commit(struct stg_commits *commits, struct words words,
     return 1;
 }
 
-static bool sum_is_right(const char *line, size_t n)
-{
-    char sum[SUM_BYTES + 1];
-    if (n <= HEAD_BYTES || memcmp(line, MARK, MARK_BYTES) != 0 ||
-        line[HEAD_BYTES - 1] != ' ')
-        return false;
-    snprintf(sum, sizeof(sum), "%016" PRIx64,
-             stg_farm_hash(line + HEAD_BYTES, n - HEAD_BYTES));
-    return memcmp(sum, line + MARK_BYTES, SUM_BYTES) == 0;
-}
-
 static int apply_line(struct stg_commits *commits, const char *line, size_t n,
                       struct stg_err *err)
 {
-    struct words words = {line + HEAD_BYTES, line + n};
-    if (!sum_is_right(line, n))
+    if (!stg_line_is_right(line, n, MARK))
         return 0;
-    struct words rest = words;
-    if (is_word(&rest, "commit"))
+    struct stg_words words = stg_line_words(line, n), rest = words;
+    if (stg_words_is(&rest, "commit"))
         return apply_commit(commits, rest, err);
     rest = words;
-    return is_word(&rest, "attempt") ? apply_attempt(commits, rest, err) : 0;
+    return stg_words_is(&rest, "attempt") ? apply_attempt(commits, rest, err) : 0;
 }
 
 int stg_commits_read(struct stg_commits *commits, const char *text, size_t bytes,

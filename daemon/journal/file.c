@@ -10,11 +10,17 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/record/audit.h"
 #include "daemon/host/text_file.h"
 
 #define MAX_BYTES (256u << 20)        /* more than REWRITE_RATIO tables have */
 #define MIN_REWRITE_BYTES (64u << 10) /* shorter files only grow */
 #define REWRITE_RATIO 4
+/* Of the audit. A shorter one only grows; a longer one is made half as long. */
+#define MAX_AUDIT_BYTES (8u << 20)
+#define MAX_EXACT (128u << 10) /* items with a hash each */
+#define MAX_ATTEMPTS 64
+#define MAX_ATTEMPT_COMMITS 4
 
 int stg_journal_file_init(struct stg_journal_file *file, const char *state_dir,
                           const char *name, struct stg_err *err)
@@ -25,7 +31,9 @@ int stg_journal_file_init(struct stg_journal_file *file, const char *state_dir,
         file->path = NULL;
     if (asprintf(&file->temporary, "%s/commits/%s.new", state_dir, name) < 0)
         file->temporary = NULL;
-    if (file->path != NULL && file->temporary != NULL)
+    if (asprintf(&file->audit, "%s/commits/%s.audit", state_dir, name) < 0)
+        file->audit = NULL;
+    if (file->path != NULL && file->temporary != NULL && file->audit != NULL)
         return 0;
     stg_journal_file_finish(file);
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -35,8 +43,9 @@ void stg_journal_file_finish(struct stg_journal_file *file)
 {
     free(file->path);
     free(file->temporary);
+    free(file->audit);
     pthread_mutex_destroy(&file->lock);
-    file->path = file->temporary = NULL;
+    file->path = file->temporary = file->audit = NULL;
 }
 
 /* ---- reading ---- */
@@ -99,16 +108,28 @@ int stg_journal_file_load(struct stg_journal_file *file, struct stg_commits *com
 
 /* ---- writing ---- */
 
-static int system_error(const char *path, int number, struct stg_err *err)
+static int code_of(int number)
 {
     bool is_full = number == ENOSPC || number == EDQUOT || number == EFBIG ||
                    number == ENOMEM || number == EMFILE || number == ENFILE;
     bool is_denied = number == EROFS || number == EACCES || number == EPERM;
-    return stg_err(err,
-                   is_full     ? -STAGER_RESOURCE_EXHAUSTED
-                   : is_denied ? -STAGER_PERMISSION_DENIED
-                               : -STAGER_UNAVAILABLE,
+    return is_full     ? -STAGER_RESOURCE_EXHAUSTED
+           : is_denied ? -STAGER_PERMISSION_DENIED
+                       : -STAGER_UNAVAILABLE;
+}
+
+static int system_error(const char *path, int number, struct stg_err *err)
+{
+    return stg_err(err, code_of(number),
                    "cannot write the commit to %s: %s; commits are stored in state_dir "
+                   "(stagerd.yaml)",
+                   path, strerror(number));
+}
+
+static int audit_error(const char *path, int number, struct stg_err *err)
+{
+    return stg_err(err, code_of(number),
+                   "cannot read or write the audit %s: %s; it is stored in state_dir "
                    "(stagerd.yaml)",
                    path, strerror(number));
 }
@@ -252,12 +273,134 @@ int stg_journal_file_write(struct stg_journal_file *file, const char *line, size
     return rc;
 }
 
+/* ---- the audit ---- */
+
+static int read_audit(struct stg_journal_file *file, char **ret, size_t *ret_bytes,
+                      struct stg_err *err)
+{
+    struct stat st;
+    size_t limit = 0;
+    if (stat(file->audit, &st) == 0)
+        limit = st.st_size < MAX_BYTES ? (size_t)st.st_size : MAX_BYTES;
+    return stg_text_file_read(file->audit, limit, &st, ret, ret_bytes, err);
+}
+
+/* Writes a table whose text is short enough. */
+static void write_short(struct stg_audit *audit, struct stg_audit_text *text)
+{
+    size_t n_exact = MAX_EXACT, n_attempts = MAX_ATTEMPTS;
+    do {
+        text->n = 0;
+        stg_audit_shrink(audit, n_exact, n_attempts, MAX_ATTEMPT_COMMITS);
+        stg_audit_write(audit, text);
+        n_exact /= 4;
+        n_attempts = n_attempts > 2 ? n_attempts / 2 : 1;
+    } while (text->n > MAX_AUDIT_BYTES / 2 && n_exact > 0);
+    if (text->n <= MAX_AUDIT_BYTES / 2)
+        return;
+    text->n = 0;
+    stg_audit_forget_items(audit);
+    stg_audit_write(audit, text);
+}
+
+static int shorten(struct stg_journal_file *file, struct stg_err *err)
+{
+    struct stg_audit audit = {0};
+    struct stg_audit_text text = {0};
+    char *before, temporary[FOLDER_BYTES];
+    const char *failed;
+    size_t n;
+    int rc = read_audit(file, &before, &n, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_audit_read(&audit, before, n, err);
+    free(before);
+    if (rc == 0)
+        write_short(&audit, &text);
+    stg_audit_finish(&audit);
+    snprintf(temporary, sizeof(temporary), "%s.new", file->audit);
+    const struct stg_text_part part = {text.bytes, text.n};
+    if (rc == 0 && text.has_failed)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    else if (rc == 0 &&
+             stg_text_file_replace(file->audit, temporary, &part, 1, &failed) < 0)
+        rc = audit_error(failed, errno, err);
+    free(text.bytes);
+    return rc;
+}
+
+static int open_to_append(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ENOENT && make_folder(path) == 0)
+        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fd;
+}
+
+static int append_lines(struct stg_journal_file *file, const char *lines, size_t n,
+                        struct stg_err *err)
+{
+    struct stat st = {0};
+    int fd = open_to_append(file->audit);
+    int rc = fd >= 0 ? write_all(fd, lines, n) : -1;
+    if (rc < 0)
+        rc = audit_error(file->audit, errno, err);
+    else
+        rc = fstat(fd, &st);
+    if (fd >= 0)
+        close(fd);
+    return rc == 0 && st.st_size > MAX_AUDIT_BYTES ? shorten(file, err) : rc;
+}
+
+int stg_journal_file_note(struct stg_journal_file *file, const char *lines, size_t n,
+                          struct stg_err *err)
+{
+    pthread_mutex_lock(&file->lock);
+    int rc = file->is_removed ? 0 : append_lines(file, lines, n, err);
+    pthread_mutex_unlock(&file->lock);
+    return rc;
+}
+
+uint64_t stg_journal_file_newest(struct stg_journal_file *file)
+{
+    struct stg_err err = {0};
+    char *text;
+    size_t n;
+    pthread_mutex_lock(&file->lock);
+    int rc = read_audit(file, &text, &n, &err);
+    uint64_t newest = rc == 0 ? stg_audit_scan_newest(text, n) : 0;
+    if (rc == 0)
+        free(text);
+    else if (rc != -STAGER_NOT_FOUND)
+        stg_log(STG_LOG_WARNING,
+                "the audit cannot be read, and attempts may have a number again: %s",
+                err.text);
+    pthread_mutex_unlock(&file->lock);
+    return newest;
+}
+
+int stg_journal_file_open_audit(struct stg_journal_file *file, int *ret,
+                                struct stg_err *err)
+{
+    int fd = open(file->audit, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return stg_err(err, -STAGER_NOT_FOUND,
+                       "stagerd has no audit of it yet: open it first, with another "
+                       "`audit` than none");
+    if (fd < 0)
+        return audit_error(file->audit, errno, err);
+    *ret = fd;
+    return 0;
+}
+
 void stg_journal_file_remove(struct stg_journal_file *file)
 {
     char folder[FOLDER_BYTES];
     folder_of(file->path, folder);
     pthread_mutex_lock(&file->lock);
     file->is_removed = true;
+    if (unlink(file->audit) < 0 && errno != ENOENT)
+        stg_log(STG_LOG_WARNING, "cannot remove %s: %s", file->audit, strerror(errno));
     int rc = unlink(file->path);
     if (rc == 0) /* a pipeline of that name that is applied later has no old commits */
         rc = sync_folder(folder);

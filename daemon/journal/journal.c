@@ -13,13 +13,19 @@
 /* Workers that write at once. A disk that hangs leaves the other ones of libuv to the
  * stages. */
 #define MAX_WRITERS 2
+/* Of a disk that hangs; more are left out, which the audit says. */
+#define MAX_NOTES 64
 
 /* A record that waits, or is written. */
 struct journal_job {
     struct journal_job *next;
     char lane[STG_LANE_MAX_BYTES + 1];
     uint64_t attempt;
-    struct stg_commit *commit; /* NULL: a new attempt */
+    enum { ATTEMPT, COMMIT, NOTE, AUDIT } kind;
+    struct stg_commit *commit; /* COMMIT */
+    uint64_t run;              /* COMMIT: for the audit */
+    struct stg_audit_text note;
+    void (*opened)(void *arg, int fd, const struct stg_err *err); /* AUDIT */
     void (*done)(void *arg, const struct stg_err *err);
     void *arg;
     struct stg_err err;
@@ -37,6 +43,8 @@ struct stg_journal {
     struct stg_journal_file file;
     struct stg_err unreadable; /* code 0: the file was read */
     char problem[STG_ERR_TEXT_BYTES];
+    uint32_t n_notes;      /* that wait */
+    bool has_note_problem; /* the last write of the audit failed, and was logged */
     struct journal_job *first, *last; /* the first one is at work if is_working */
     bool is_working;                  /* or it waits for a worker */
     struct stg_journal *next_waiting;
@@ -77,6 +85,9 @@ int stg_journal_create(const struct stg_journal_config *config, struct stg_journ
         snprintf(journal->problem, sizeof(journal->problem), "%s",
                  journal->unreadable.text);
     }
+    uint64_t newest = stg_journal_file_newest(&journal->file);
+    if (newest > journal->commits.attempt)
+        journal->commits.attempt = newest;
     *ret = journal;
     return 0;
 }
@@ -167,6 +178,8 @@ static int refuse_tag(const struct stg_journal *journal, const struct stg_commit
 static int judge(const struct stg_journal *journal, const struct journal_job *job,
                  struct stg_err *err)
 {
+    if (job->kind == NOTE || job->kind == AUDIT)
+        return job->kind == NOTE;
     const struct stg_lane *lane = stg_commits_find(&journal->commits, job->lane);
     if (job->commit == NULL)
         return lane != NULL && lane->n > 0;
@@ -190,6 +203,11 @@ static void write_record(uv_work_t *work)
 {
     struct stg_journal *journal = work->data;
     struct journal_job *job = journal->first;
+    if (job->kind == NOTE) {
+        job->rc = stg_journal_file_note(&journal->file, job->note.bytes, job->note.n,
+                                        &job->err);
+        return;
+    }
     job->rc = stg_journal_file_write(&journal->file, job->line, job->n, job->all,
                                      job->n_all, &job->err);
 }
@@ -203,6 +221,24 @@ static void note_result(struct stg_journal *journal, const struct stg_err *err)
              err->code < 0 ? err->text : "");
 }
 
+/* Training goes on; the audit says that lines are missing. */
+static void note_audit_result(struct stg_journal *journal, const struct stg_err *err)
+{
+    bool is_new = err->code < 0 && !journal->has_note_problem;
+    journal->has_note_problem = err->code < 0;
+    if (is_new)
+        stg_log(STG_LOG_WARNING, "pipeline %s: %s", journal->name, err->text);
+}
+
+static void open_audit(struct stg_journal *journal, const struct journal_job *job)
+{
+    struct stg_err err = {0};
+    int fd = -1;
+    if (stg_journal_file_open_audit(&journal->file, &fd, &err) < 0)
+        stg_err_prefix(&err, err.code, "pipeline %s", journal->name);
+    job->opened(job->arg, fd, &err);
+}
+
 /* Takes the first job off the queue and answers it. */
 static void answer(struct stg_journal *journal)
 {
@@ -210,11 +246,34 @@ static void answer(struct stg_journal *journal)
     journal->first = job->next;
     if (journal->first == NULL)
         journal->last = NULL;
-    if (job->done != NULL)
+    if (job->kind == AUDIT)
+        open_audit(journal, job);
+    else if (job->done != NULL)
         job->done(job->arg, &job->err);
+    journal->n_notes -= job->kind == NOTE;
     free(job->commit);
+    free(job->note.bytes);
     free(job->all);
     free(job);
+}
+
+static void enqueue(struct stg_journal *journal, struct journal_job *job);
+
+/* The audit has a line for it, once it is on disk. */
+static void note_commit(struct stg_journal *journal, const struct journal_job *job)
+{
+    static struct stg_state state; /* the loop is one thread */
+    struct stg_audit_text text = {0};
+    const char *state_text = job->commit->state;
+    if (job->run == 0 || stg_state_read(state_text, strlen(state_text), &state, NULL) < 0)
+        return;
+    stg_audit_write_commit(
+        &text, &(struct stg_audit_commit){.run = job->run,
+                                          .attempt = job->commit->attempt,
+                                          .time_ns = job->commit->time_ns,
+                                          .tag = job->commit->tag,
+                                          .point = stg_audit_point_of(&state)});
+    stg_journal_note(journal, &text);
 }
 
 /* Puts a commit that is on disk into the table. */
@@ -226,6 +285,7 @@ static void take_over(struct stg_journal *journal, struct journal_job *job)
         stg_err(&job->err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
         return;
     }
+    note_commit(journal, job);
     stg_lane_put(&journal->commits, lane, job->commit);
     job->commit = NULL;
 }
@@ -290,7 +350,10 @@ static void wrote_record(uv_work_t *work, int status)
     journal->is_working = false;
     end_work(journal->config.writers);
     if (!write_again(journal, job)) {
-        note_result(journal, &job->err);
+        if (job->kind == NOTE)
+            note_audit_result(journal, &job->err);
+        else
+            note_result(journal, &job->err);
         if (job->err.code == 0 && job->commit != NULL)
             take_over(journal, job);
         answer(journal);
@@ -302,6 +365,8 @@ static void wrote_record(uv_work_t *work, int status)
 
 static void fill_line(struct journal_job *job)
 {
+    if (job->kind == NOTE)
+        return;
     job->n = job->commit != NULL
                  ? stg_commits_write_commit(job->lane, job->commit, job->line)
                  : stg_commits_write_attempt(job->lane, job->attempt, job->line);
@@ -341,7 +406,7 @@ static struct journal_job *find_attempt(const struct stg_journal *journal,
     struct journal_job *job = journal->first;
     if (job != NULL && journal->is_working)
         job = job->next;
-    while (job != NULL && (job->commit != NULL || strcmp(job->lane, lane) != 0))
+    while (job != NULL && (job->kind != ATTEMPT || strcmp(job->lane, lane) != 0))
         job = job->next;
     return job;
 }
@@ -366,7 +431,40 @@ uint64_t stg_journal_begin(struct stg_journal *journal, const char *name)
     return attempt;
 }
 
-static uint64_t now_ns(void)
+uint64_t stg_journal_number(struct stg_journal *journal)
+{
+    return ++journal->commits.attempt;
+}
+
+void stg_journal_note(struct stg_journal *journal, struct stg_audit_text *text)
+{
+    bool has_room = text->n > 0 && journal->n_notes < MAX_NOTES;
+    struct journal_job *job = has_room ? calloc(1, sizeof(*job)) : NULL;
+    if (job == NULL) {
+        free(text->bytes);
+        return;
+    }
+    journal->n_notes++;
+    job->kind = NOTE;
+    job->note = *text;
+    enqueue(journal, job);
+}
+
+int stg_journal_audit(struct stg_journal *journal,
+                      void (*done)(void *arg, int fd, const struct stg_err *err),
+                      void *arg, struct stg_err *err)
+{
+    struct journal_job *job = calloc(1, sizeof(*job));
+    if (job == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    job->kind = AUDIT;
+    job->opened = done;
+    job->arg = arg;
+    enqueue(journal, job);
+    return 0;
+}
+
+uint64_t stg_journal_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -380,7 +478,8 @@ int stg_journal_commit(struct stg_journal *journal,
     if (rc < 0)
         return rc;
     struct journal_job *job = calloc(1, sizeof(*job));
-    struct stg_commit head = {.attempt = request->attempt, .time_ns = now_ns()};
+    struct stg_commit head = {.attempt = request->attempt,
+                              .time_ns = stg_journal_now_ns()};
     snprintf(head.tag, sizeof(head.tag), "%s", request->tag);
     snprintf(head.client, sizeof(head.client), "%s", request->client);
     struct stg_commit *commit = stg_commit_create(&head, request->state);
@@ -391,7 +490,9 @@ int stg_journal_commit(struct stg_journal *journal,
     }
     snprintf(job->lane, sizeof(job->lane), "%s", request->lane);
     job->attempt = request->attempt;
+    job->kind = COMMIT;
     job->commit = commit;
+    job->run = request->run;
     job->done = request->done;
     job->arg = request->arg;
     enqueue(journal, job);

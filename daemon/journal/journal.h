@@ -12,6 +12,7 @@
 
 #include <uv.h>
 
+#include "core/record/audit.h"
 #include "daemon/journal/commits.h"
 
 struct stg_journal;
@@ -57,10 +58,28 @@ bool stg_journal_is_busy(const struct stg_journal *journal);
  * to the file if the lane has commits; a run goes on if that fails. */
 uint64_t stg_journal_begin(struct stg_journal *journal, const char *lane);
 
+/* Returns the time of commits: nanoseconds since 1970. */
+uint64_t stg_journal_now_ns(void);
+
+/* Returns the number of a new attempt of clients without a lane. */
+uint64_t stg_journal_number(struct stg_journal *journal);
+
+/* Appends lines to the audit, before the commits that come later; the journal frees them.
+ * A failure is logged. */
+void stg_journal_note(struct stg_journal *journal, struct stg_audit_text *text);
+
+/* Calls `done`, now or later, with the audit open for reading: all that was noted is in
+ * it. fd -1: there is none, and the error has the reason. The descriptor is the callee's.
+ * RESOURCE_EXHAUSTED: `done` is not called. */
+int stg_journal_audit(struct stg_journal *journal,
+                      void (*done)(void *arg, int fd, const struct stg_err *err),
+                      void *arg, struct stg_err *err);
+
 /* One commit of a client. Copied. */
 struct stg_journal_request {
     const char *lane, *tag, *client;
     uint64_t attempt; /* of its stream */
+    uint64_t run;     /* for the audit; 0: the commit is not in it */
     const struct stg_state *state;
     void (*done)(void *arg, const struct stg_err *err); /* code 0: it is on disk */
     void *arg;

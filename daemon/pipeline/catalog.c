@@ -353,6 +353,8 @@ int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline
     pipeline->max_in_flight = candidate->max_in_flight;
     instance->pipeline = pipeline;
     instance->is_candidate = false;
+    if (instance->config.audit_run != 0)
+        instance->journal = stg_journal_ref(pipeline->journal);
     stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
     stg_catalog_note(instance);
     return 0;

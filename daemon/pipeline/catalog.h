@@ -46,8 +46,11 @@ struct stg_instance {
     bool shrinks; /* on a worker: quiet, and clients that left keep its batches */
     struct stg_state start; /* config.start, if it has one */
     enum { STG_START_TOLD, STG_START_AWAITED, STG_START_FRESH } start_news;
-    uint64_t n_gone;  /* of the catalog when it was made */
-    uint64_t attempt; /* of its clients, for commits; 0: none has attached */
+    uint64_t n_gone;             /* of the catalog when it was made */
+    uint64_t attempt;            /* of its clients, for commits; 0: none has attached */
+    struct stg_journal *journal; /* with the audit; NULL: it has none */
+    uint64_t audit_seq;          /* lines of its run in the audit */
+    bool audit_ended;
     struct stg_err error;
     uv_work_t work;
     /* The last event of a shared one. */
@@ -191,6 +194,16 @@ void stg_catalog_abandon(struct stg_instance *instance);
 /* Sends events for the changes of a shared instance since the last call. Every sweep
  * calls it, and so does code after which two changes could cancel out. */
 void stg_catalog_note(struct stg_instance *instance);
+
+/* Notes in the audit that an attempt of the instance begins; run, time and delivery are
+ * filled in. */
+void stg_catalog_begin_audit(struct stg_instance *instance,
+                             struct stg_audit_begin *begin);
+
+/* Notes all that the stages of a pipeline have collected for the audit, and what their
+ * clients have done until now. */
+void stg_catalog_note_audit(struct stg_catalog *catalog,
+                            const struct stg_journal *journal);
 
 /* Sweeps all stages, and frees finished ones. Returns the milliseconds until the next
  * call is due, or -1. */

@@ -94,6 +94,99 @@ static struct stg_prior *find_prior(const struct stg_catalog *catalog,
     return prior != NULL ? stg_prior_copy(prior) : NULL;
 }
 
+/* ---- the audit ---- */
+
+static const char *delivery_name(enum stg_delivery delivery)
+{
+    return delivery == STG_DELIVERY_BROADCAST     ? "broadcast"
+           : delivery == STG_DELIVERY_ROUND_ROBIN ? "round_robin"
+                                                  : "split";
+}
+
+/* The number of a line that is missing is a number that no line has. */
+static void note_lines(struct stg_instance *instance, struct stg_audit_text *text)
+{
+    instance->audit_seq += text->has_failed;
+    stg_journal_note(instance->journal, text);
+}
+
+void stg_catalog_begin_audit(struct stg_instance *instance, struct stg_audit_begin *begin)
+{
+    struct stg_audit_text text = {0};
+    if (instance->journal == NULL)
+        return;
+    begin->run = instance->config.audit_run;
+    begin->time_ns = stg_journal_now_ns();
+    begin->delivery = delivery_name(instance->definition->spec->staged.delivery);
+    stg_audit_write_begin(&text, &instance->audit_seq, begin);
+    note_lines(instance, &text);
+}
+
+/* They were collected with the last one first. */
+static void write_shares(const struct stg_audit_share *share, struct stg_audit_text *text,
+                         uint64_t *seq)
+{
+    const struct stg_audit_share *end = NULL;
+    while (end != share) {
+        const struct stg_audit_share *at = share;
+        while (at->next != end)
+            at = at->next;
+        stg_audit_write_share(text, seq, at);
+        end = at;
+    }
+}
+
+static void write_trails(const struct stg_audit_trail *trail, struct stg_audit_text *text,
+                         uint64_t *seq)
+{
+    const struct stg_audit_trail *end = NULL;
+    while (end != trail) {
+        const struct stg_audit_trail *at = trail;
+        while (at->next != end)
+            at = at->next;
+        stg_audit_write_trail(text, seq, at);
+        end = at;
+    }
+}
+
+static void note_news(struct stg_instance *instance, bool all)
+{
+    struct stg_audit_news news;
+    struct stg_audit_text text = {0};
+    if (instance->journal == NULL || instance->stage == NULL ||
+        !stg_stage_take_news(instance->stage, all, &news))
+        return;
+    instance->audit_seq += news.has_lost;
+    write_trails(news.trails, &text, &instance->audit_seq);
+    write_shares(news.shares, &text, &instance->audit_seq);
+    stg_audit_news_finish(&news);
+    note_lines(instance, &text);
+}
+
+void stg_catalog_note_audit(struct stg_catalog *catalog,
+                            const struct stg_journal *journal)
+{
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->journal != journal || i->stage == NULL)
+            continue;
+        stg_stage_sweep(i->stage);
+        note_news(i, true);
+    }
+}
+
+/* No client of the instance gets another item. */
+static void end_audit(struct stg_instance *instance)
+{
+    struct stg_audit_text text = {0};
+    note_news(instance, true);
+    if (instance->journal == NULL || instance->audit_ended || instance->audit_seq == 0)
+        return;
+    instance->audit_ended = true;
+    stg_audit_write_end(&text, &instance->audit_seq, instance->config.audit_run,
+                        stg_journal_now_ns());
+    note_lines(instance, &text);
+}
+
 /* ---- the end ---- */
 
 void stg_catalog_free_instance(struct stg_instance *instance)
@@ -102,6 +195,7 @@ void stg_catalog_free_instance(struct stg_instance *instance)
     stg_workers_unref(instance->config.workers);
     stg_definition_unref(instance->definition);
     stg_prior_destroy(instance->prior);
+    stg_journal_unref(instance->journal);
     free(instance);
 }
 
@@ -175,6 +269,7 @@ static void destroyed_stage(uv_work_t *work, int status)
 static void end_instance(struct stg_instance *instance)
 {
     stg_catalog_keep_counts(instance);
+    end_audit(instance);
     instance->state = STG_INSTANCE_ENDING;
     instance->at_work = instance->stage;
     instance->stage = NULL;
@@ -263,6 +358,7 @@ static bool note_start(struct stg_instance *instance, int *next_millis)
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
 {
     stg_catalog_note(instance);
+    note_news(instance, false);
     if (instance->shrinks) {
         sooner(stg_stage_sweep(instance->stage), next_millis);
         return false;
@@ -278,6 +374,8 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
     bool quiet = stg_stage_quiet(instance->stage);
     bool became = quiet && !instance->quiet;
     instance->quiet = quiet;
+    if (became)
+        end_audit(instance);
     if (became && !stg_stage_finished(instance->stage))
         shrink(instance);
     return became || is_sought;
@@ -381,6 +479,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     uint32_t max_in_flight = wanted->max_in_flight;
     struct stg_definition *definition = pipeline->definition;
     uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
+    enum stg_audit_kind audit = definition->spec->staged.audit;
+    bool audits = (!private_run || wanted->is_apart) && audit != STG_AUDIT_NONE;
     struct stg_stage_plan plan;
     struct stg_plan_asked asked = stg_definition_asked(
         definition, num_clients, max_in_flight < 2 ? 2 : max_in_flight,
@@ -423,6 +523,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .batch_size = stg_signature_batch_size(definition->spec),
         .private_run = private_run,
         .warm = wanted->warm,
+        .audit_run = audits ? stg_catalog_make_id() : 0,
+        .audits_contents = audits && audit == STG_AUDIT_CONTENTS,
         .num_clients = num_clients,
         .budget = catalog->budget,
         .pool = definition->spec->staged.use_thread_pool
@@ -440,6 +542,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
     if (wanted->state != NULL)
         set_start(instance, pipeline, wanted->state);
+    if (audits && pipeline->journal != NULL) /* a candidate has none yet */
+        instance->journal = stg_journal_ref(pipeline->journal);
     instance->work.data = instance;
     instance->next = catalog->instances;
     catalog->instances = instance;

@@ -46,7 +46,7 @@ stg_request_handler stg_serve_join, stg_serve_feed, stg_serve_report, stg_serve_
     stg_serve_work;
 
 /* request_commit.c */
-stg_request_handler stg_serve_commit, stg_serve_commits;
+stg_request_handler stg_serve_commit, stg_serve_commits, stg_serve_audit;
 
 /* request_commit.c: where an open begins, as far as commits decide. Returns 0, and the
  * text of the state that resume names in buf (STG_STATE_TEXT_BYTES), or "".

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/pipeline/loading.h"
 #include "daemon/pipeline/signature.h"
@@ -235,6 +236,44 @@ int stg_commit_resolve(const struct stg_pipeline *pipeline,
 
 /* ---- attempts ---- */
 
+/* Returns the last commit of that state; NULL: there is none. */
+static const struct stg_commit *find_state(const struct stg_lane *lane,
+                                           const struct stg_state *state)
+{
+    static struct stg_state there; /* the loop is one thread */
+    const struct stg_commit *found = NULL;
+    const struct stg_commit *c = lane != NULL ? lane->first : NULL;
+    for (; c != NULL; c = c->next) {
+        if (stg_state_read(c->state, strlen(c->state), &there, NULL) == 0 &&
+            stg_state_differs(&there, state) == NULL)
+            found = c;
+    }
+    return found;
+}
+
+/* The audit says where the attempt begins. */
+static void begin_audit(struct stg_session *session, const struct stg_request *request,
+                        struct stg_instance *instance, const char *lane, uint64_t attempt)
+{
+    static struct stg_state state;
+    struct stg_audit_begin begin = {.attempt = attempt, .lane = lane, .tag = ""};
+    const struct stg_commits *commits = stg_journal_commits(instance->journal);
+    uint64_t pass = stg_stage_begins_pass(instance->stage, session->client);
+    if (request->state != NULL &&
+        stg_state_read(request->state, strlen(request->state), &state, NULL) == 0) {
+        const struct stg_commit *commit =
+            find_state(stg_commits_find(commits, lane), &state);
+        begin.is_known = true;
+        begin.point = stg_audit_point_of(&state);
+        begin.from = commit != NULL ? commit->attempt : 0;
+        begin.tag = commit != NULL ? commit->tag : "";
+    } else if (pass > 0) {
+        begin.is_known = true;
+        begin.point.pass = pass - 1;
+    }
+    stg_catalog_begin_audit(instance, &begin);
+}
+
 void stg_commit_attached(struct stg_session *session, const struct stg_request *request,
                          struct stg_instance *instance, const char *client_id)
 {
@@ -242,13 +281,20 @@ void stg_commit_attached(struct stg_session *session, const struct stg_request *
     const struct stg_pipeline *pipeline =
         instance->is_apart ? stg_catalog_find(instance->catalog, instance->config.name)
                            : instance->pipeline;
-    if ((instance->private_run && !instance->is_apart) || pipeline == NULL ||
-        lane == NULL)
+    if ((instance->private_run && !instance->is_apart) || pipeline == NULL)
         return;
     struct stg_journal *journal = pipeline->journal;
-    uint64_t *attempt = lane[0] == '\0' ? &instance->attempt : &session->attempt;
-    if (*attempt == 0)
-        *attempt = stg_journal_begin(journal, lane);
+    bool is_own = lane != NULL && lane[0] != '\0';
+    uint64_t *attempt = is_own ? &session->attempt : &instance->attempt;
+    if (*attempt == 0) {
+        *attempt =
+            lane != NULL ? stg_journal_begin(journal, lane) : stg_journal_number(journal);
+        if (instance->journal != NULL)
+            begin_audit(session, request, instance, lane != NULL ? lane : "", *attempt);
+    }
+    stg_stage_name_attempt(instance->stage, session->client, *attempt);
+    if (lane == NULL)
+        return;
     session->attempt = *attempt;
     session->journal = stg_journal_ref(journal);
     snprintf(session->lane, sizeof(session->lane), "%s", lane);
@@ -345,9 +391,11 @@ static int commit(struct stg_session *session, const struct stg_request *request
                                        .tag = request->tag,
                                        .client = session->committer,
                                        .attempt = session->attempt,
+                                       .run = session->instance->config.audit_run,
                                        .state = &state,
                                        .done = answer,
                                        .arg = pending};
+    stg_catalog_note_audit(session->server->catalog, session->journal);
     return stg_journal_commit(session->journal, &what, err);
 }
 
@@ -462,4 +510,46 @@ void stg_serve_commits(struct stg_session *session, const struct stg_request *re
     else
         stg_session_reply(session, &reply, NULL, 0);
     stg_bump_finish(&bump);
+}
+
+/* ---- the audit ---- */
+
+static void answer_audit(void *arg, int fd, const struct stg_err *err)
+{
+    struct pending *pending = arg;
+    struct stg_reply reply = stg_reply_to(&pending->request);
+    pending->session->audits = false;
+    if (fd < 0)
+        stg_session_fail_with(pending->session, &pending->request, err);
+    else
+        stg_session_reply(pending->session, &reply, &fd, 1);
+    if (fd >= 0)
+        close(fd);
+    stg_session_release(pending->session);
+    free(pending);
+}
+
+void stg_serve_audit(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    struct pending *pending = pipeline != NULL ? calloc(1, sizeof(*pending)) : NULL;
+    if (pipeline == NULL)
+        return;
+    if (pending == NULL || session->audits) {
+        free(pending);
+        stg_session_fail(session, request->id, -STAGER_RESOURCE_EXHAUSTED,
+                         session->audits ? "an earlier audit still waits for the disk of "
+                                           "state_dir: try again"
+                                         : "out of memory");
+        return;
+    }
+    pending->session = session;
+    pending->request = (struct stg_request){.id = request->id, .kind = request->kind};
+    stg_catalog_note_audit(session->server->catalog, pipeline->journal);
+    session->audits = true;
+    stg_session_hold(session);
+    int rc = stg_journal_audit(pipeline->journal, answer_audit, pending, &err);
+    if (rc < 0)
+        answer_audit(pending, -1, &err);
 }

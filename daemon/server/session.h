@@ -58,6 +58,7 @@ struct stg_session {
     char committer[STG_LANE_MAX_BYTES + 1]; /* the client_id */
     uint64_t attempt;                       /* of the lane, when it opened */
     bool commits;                           /* one of its commits waits for the disk */
+    bool audits;                            /* it waits for an audit */
     struct stg_worker *worker;              /* or what it works for */
 
     /* An open that waits for memory, or for an older instance to go. */

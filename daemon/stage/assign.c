@@ -64,6 +64,8 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
     client->wait_ns += stg_client_waits_ns(client, now);
     client->last_given_ns = now;
     client->n_given++;
+    stg_audit_delivered(stage, client, item, is_redelivered);
+    stg_audit_tick(stage, now);
     client->n_redelivered += is_redelivered;
     stg_trace_client_item(stage, client, STG_SPAN_ASSIGN, item->number);
     stage->counts.n_assigned++;
@@ -155,6 +157,16 @@ bool stg_stage_assign(struct stg_stage *stage)
     return true;
 }
 
+/* No client gets what is left of a round. */
+static void skip_round(struct stg_stage *stage)
+{
+    const struct stg_buffer *buffer = &stage->buffer;
+    for (uint64_t i = buffer->first; i < buffer->next; i++) {
+        const struct stg_item *item = &buffer->items[stg_buffer_at(buffer, i)];
+        stg_audit_skipped(stage, item->pass, item->place);
+    }
+}
+
 bool stg_stage_assign_ends(struct stg_stage *stage, bool *changed)
 {
     struct stg_assignments *step = &stage->step;
@@ -163,6 +175,7 @@ bool stg_stage_assign_ends(struct stg_stage *stage, bool *changed)
     stg_assignments_clear(step, &view);
     bool all = stage->policy->end(&view, step);
     if (step->discards) {
+        skip_round(stage);
         stage->counts.n_incomplete += stage->buffer.next - stage->buffer.first;
         stg_stage_discard(stage);
     }
@@ -195,6 +208,7 @@ static void acknowledge(struct stg_stage *stage, struct stg_client *client,
         return;
     assigned->acked = true;
     client->n_acknowledged++;
+    stg_audit_acknowledged(stage, client, &stage->buffer.items[assigned->extent]);
     stg_item_acknowledge(&stage->buffer, assigned->extent, &stage->effects);
 }
 

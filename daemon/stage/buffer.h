@@ -22,6 +22,8 @@ struct stg_item {
     uint64_t rows;
     uint64_t skipped; /* the stage's n_skipped when it was published */
     uint64_t pass;
+    uint64_t place; /* its number in the pass */
+    uint64_t hash;  /* for the audit */
     struct stg_data_identity data;
     struct stg_pass_place before,
         after;          /* where a client is with it; of a round, the same */

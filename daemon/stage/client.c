@@ -558,6 +558,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     stage->members.n_takers_left += client->n_acknowledged > 0;
     stg_consumer_leave(stage, client);
     stg_lease_client_detach(stage->buffer.leases, client->lease_client);
+    stg_audit_hurry(stage);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     if (back) {
         bool untold = client->ends > 0 && !asks_on(client);

@@ -55,6 +55,8 @@ struct stg_client {
     uid_t uid;
     struct stg_endpoint *endpoint;
     uint32_t batch_size;
+    uint64_t attempt;              /* of its commits */
+    struct stg_audit_share *share; /* in the audit's news, of the last item; or NULL */
     struct stg_partition_needs *needs; /* NULL without partitions */
     uint64_t joined;                   /* number of clients before it */
 

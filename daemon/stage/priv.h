@@ -145,6 +145,13 @@ struct stg_observers {
     struct stg_partitioner *partitioner; /* the loop's; NULL: not smart_stage auto */
 };
 
+/* What is collected for the audit: audit.c. */
+struct stg_stage_audit {
+    struct stg_audit_news news;
+    uint64_t since_ns; /* when the first of them came */
+    bool is_due;       /* the loop was asked to take them */
+};
+
 struct stg_counts {
     /* made = published + dropped + ignored + in_hand + discarded, whenever the lock is
      * free. */
@@ -181,6 +188,7 @@ struct stg_stage {
     struct stg_timeouts timeouts;
     struct stg_observers observers;
     struct stg_counts counts;
+    struct stg_stage_audit audit;
     struct stg_effects effects;
     struct stg_assignments step; /* that the policy emitted last */
 };
@@ -264,6 +272,7 @@ struct stg_work {
     uint32_t extent;
     uint32_t device; /* as of an item */
     uint64_t bytes;
+    uint64_t hash;      /* for the audit; 0 without */
     struct stg_err err; /* code != 0: what is in the extent is this error */
     struct stg_stage_partition *partition; /* that it was made by; one reference */
     bool partition_failed;                 /* it was made by the pipeline's own */
@@ -357,6 +366,24 @@ void stg_client_trace(struct stg_stage *stage, struct stg_client *client);
 /* An item was given to the client, or came back. */
 void stg_trace_client_item(const struct stg_stage *stage, const struct stg_client *client,
                            enum stg_span_kind kind, uint64_t number);
+
+/* ---- audit.c: nothing without config.audit_run ---- */
+
+/* The clock shows this time: the loop may be due. */
+void stg_audit_tick(struct stg_stage *stage, uint64_t now_ns);
+
+/* A client has left: the loop is due. */
+void stg_audit_hurry(struct stg_stage *stage);
+
+/* The item was published; the one with that number in the pass will not be delivered. */
+void stg_audit_published(struct stg_stage *stage, const struct stg_item *item);
+void stg_audit_skipped(struct stg_stage *stage, uint64_t pass, uint64_t place);
+
+/* The client got the item; acknowledged it. */
+void stg_audit_delivered(struct stg_stage *stage, struct stg_client *client,
+                         const struct stg_item *item, bool is_redelivered);
+void stg_audit_acknowledged(struct stg_stage *stage, struct stg_client *client,
+                            const struct stg_item *item);
 
 /* ---- publish.c ---- */
 

@@ -386,6 +386,12 @@ static struct stg_pass_place place_before(struct stg_stage *stage,
     return runners->round_base;
 }
 
+/* Returns its number in the pass. */
+static uint64_t place_of(const struct stg_work *work)
+{
+    return work->after.items - 1;
+}
+
 static void put(struct stg_stage *stage, const struct stg_work *work)
 {
     struct stg_batch_header *header = stg_stage_extent(stage, work->extent);
@@ -404,6 +410,8 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
     stg_item_publish(&stage->buffer, work->extent,
                      &(struct stg_item){
                          .number = header->number,
+                         .place = place_of(work),
+                         .hash = work->hash,
                          .bytes = work->bytes,
                          .rows = header->n_rows,
                          .pass = header->pass,
@@ -417,6 +425,8 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .tag = work->tag,
                          .skipped = stage->buffer.n_skipped,
                      });
+    stg_audit_published(stage, &stage->buffer.items[work->extent]);
+    stg_audit_tick(stage, stage->counts.published_ns);
     if (began != 0)
         trace_publish(stage, began, header->number, work->bytes);
 }
@@ -455,13 +465,16 @@ static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64
                     enum verdict verdict)
 {
     enum room room = NO_NEED;
-    if (is_past_end(stage, work->sequence))
+    bool is_skipped = false;
+    if (is_past_end(stage, work->sequence)) {
         stage->counts.n_discarded++;
-    else if (verdict == IGNORED)
-        stage->counts.n_discarded += !ignore(stage, work);
-    else if (was_delivered(stage, work))
+    } else if (verdict == IGNORED) {
+        is_skipped = ignore(stage, work);
+        stage->counts.n_discarded += !is_skipped;
+    } else if (was_delivered(stage, work)) {
+        is_skipped = true;
         stage->counts.n_discarded++;
-    else {
+    } else {
         end_row_of_ignored(stage);
         room = find_room(stage, key, work->sequence);
         stage->counts.n_discarded += room == NO_NEED;
@@ -472,6 +485,8 @@ static void resolve(struct stg_stage *stage, const struct stg_work *work, uint64
     }
     if (room == NO_ROOM)
         count_dropped(stage, work);
+    if (is_skipped || room == NO_ROOM)
+        stg_audit_skipped(stage, work->pass, place_of(work));
     discard(stage, work);
 }
 

@@ -612,6 +612,47 @@ static void write_coordinates(struct stg_stage *stage, const struct stg_work *wo
     header->data = work->data;
 }
 
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, uint64_t n)
+{
+    return stg_fingerprint64_of(hash, stg_farm_hash(bytes, n), 16);
+}
+
+/* Not the bytes of the batch: those between two tensors are what was there before. */
+static uint64_t hash_tensor(uint64_t hash, const char *base, uint32_t i)
+{
+    struct stg_tensor tensor;
+    const char *name;
+    stg_batch_tensor_at(base, i, &tensor, &name);
+    uint64_t n = (uint64_t)stg_tensor_n(&tensor);
+    hash = hash_bytes(hash, name, strlen(name));
+    hash = stg_fingerprint64_of(hash, (uint64_t)tensor.dtype, 16);
+    hash = hash_bytes(hash, tensor.shape, (size_t)tensor.ndim * sizeof(tensor.shape[0]));
+    hash = hash_bytes(hash, tensor.data, tensor.data_bytes);
+    return tensor.begin != NULL
+               ? hash_bytes(hash, tensor.begin, (n + 1) * sizeof(tensor.begin[0]))
+               : hash;
+}
+
+/* Returns the hash of all tensors; of an error its code. */
+static uint64_t hash_content(const struct stg_work *work, const char *base)
+{
+    uint64_t hash = STG_FARM_K0 + (uint64_t)(unsigned)-work->err.code;
+    const struct stg_batch_header *header = (const void *)base;
+    for (uint32_t i = 0; work->err.code == 0 && i < header->n_tensors; i++)
+        hash = hash_tensor(hash, base, i);
+    return hash != 0 ? hash : 1;
+}
+
+static uint64_t hash_item(const struct stg_stage *stage, const struct stg_work *work,
+                          const char *base)
+{
+    if (stage->config.audit_run == 0)
+        return 0;
+    return stg_audit_hash(work->after.items - 1, work->before.elements,
+                          work->after.elements, (uint64_t)work->block->n_rows,
+                          stage->config.audits_contents ? hash_content(work, base) : 0);
+}
+
 /* Takes the reference on the element: once it is read, its memory need not wait. */
 static void compute(struct stg_runner *runner, struct stg_work *work)
 {
@@ -624,6 +665,7 @@ static void compute(struct stg_runner *runner, struct stg_work *work)
     work->partition_failed = false;
     work->bytes = write_batch(&runner->writer, work, base);
     write_coordinates(stage, work, (struct stg_batch_header *)base);
+    work->hash = hash_item(stage, work, base);
     stg_stage_partition_unref(work->pulled_partition);
     if (stg_trace_is_on(stage->config.trace))
         stg_trace_make(stage, began, work->block->n_rows);

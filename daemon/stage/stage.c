@@ -155,6 +155,7 @@ void stg_stage_destroy(struct stg_stage *stage)
         stg_client_free(stage->members.clients);
         stage->members.clients = next;
     }
+    stg_audit_news_finish(&stage->audit.news);
     stg_buffer_finish(&stage->buffer);
     free(stage->step.all);
     free(stage->members.vacant);

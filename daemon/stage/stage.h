@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "core/record/audit.h"
 #include "core/spec.h"
 #include "core/state.h"
 #include "core/trace.h"
@@ -56,6 +57,8 @@ struct stg_stage_config {
     enum stg_delivery delivery;
     uint64_t batch_size;  /* that a state counts items with; 0: none */
     bool is_reproducible; /* a run gives the same items from a position on */
+    uint64_t audit_run;   /* of this stage, in the audit; 0: it collects nothing for it */
+    bool audits_contents; /* hashes tensors for the audit */
     bool private_run;     /* ends with its client, regardless of keep_warm and
                              reconnect_grace_millis */
     bool warm; /* the first pass begins without a client, and waits for the first one */
@@ -269,6 +272,22 @@ void stg_gone_add(struct stg_gone_list *list, const struct stg_client_status *st
  * STG_MAX_GONE in total. */
 void stg_gone_show(const struct stg_gone_list *list, struct stg_bump *bump,
                    struct stg_pipeline_status *status);
+
+/* Clients that attach get the attempt of their commits: it is in the audit. */
+void stg_stage_name_attempt(struct stg_stage *stage, struct stg_client *client,
+                            uint64_t attempt);
+
+/* What a stage has collected for the audit, the last one first. Zero: nothing. */
+struct stg_audit_news {
+    struct stg_audit_trail *trails;
+    struct stg_audit_share *shares;
+    bool has_lost; /* memory ran out: something is missing */
+};
+void stg_audit_news_finish(struct stg_audit_news *news);
+
+/* Moves what was collected to *ret if there is some, and it is time, or `all`. Returns
+ * whether it did. */
+bool stg_stage_take_news(struct stg_stage *stage, bool all, struct stg_audit_news *ret);
 
 struct stg_measure;
 

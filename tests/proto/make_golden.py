@@ -66,6 +66,7 @@ def requests():
     yield "request_index", number(1, 14) + data(24, b"")
     yield "request_commit", number(1, 15) + data(25, data(1, "step-1") + data(2, "{}"))
     yield "request_commits", number(1, 16) + data(26, data(1, "criteo"))
+    yield "request_audit", number(1, 18) + data(29, data(1, "criteo"))
     yield "request_open_resume", number(1, 17) + data(7, data(1, "criteo") + number(3, 2) + data(45, "tag:step-1"))
     yield "request_apply_warm", number(1, 18) + data(4, data(1, "a: b\n") + number(3, 1) + number(7, 1))
     yield "request_rollback", number(1, 15) + data(27, data(1, "criteo") + number(2, 300) + number(3, 1))
@@ -178,6 +179,7 @@ def replies():
                + data(5, "/p/x.yaml"))
     yield "reply_versions", number(1, 17) + number(9, 28) + data(
         28, data(1, "criteo") + data(2, version) + data(2, number(1, 301)))
+    yield "reply_audit", number(1, 18) + number(9, 29)
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))
     yield "reply_new_token", number(1, 9) + number(9, 10) + data(
         11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))

@@ -300,7 +300,7 @@ static const struct seed messages[] = {
     MESSAGE(request_rollback),    MESSAGE(request_versions), MESSAGE(reply_rollback),
     MESSAGE(reply_versions),      MESSAGE(request_commit),   MESSAGE(request_commits),
     MESSAGE(request_open_resume), MESSAGE(reply_commit),     MESSAGE(reply_commits),
-    MESSAGE(reply_error)};
+    MESSAGE(reply_error),         MESSAGE(request_audit)};
 
 static void request_try(struct fuzz *f)
 {

@@ -194,6 +194,7 @@ static void what_is_not_written_has_the_default_of_the_schema(void)
     CHECK_INT(staged->lease_timeout_millis, 300000);
     CHECK_INT(staged->start_timeout_millis, 300000);
     CHECK(staged->redeliver);
+    CHECK_INT(staged->audit, STG_AUDIT_POSITIONS);
     stg_pipeline_spec_destroy(spec);
 }
 

@@ -8,7 +8,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._admin import Applied, apply, check, commits, delete, explain, list, rollback, status, versions
+from ._admin import Applied, apply, audit, check, commits, delete, explain, list, rollback, status, versions
 from ._ahead import Hook
 from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
 from ._core import Tensor, version as __version__
@@ -44,5 +44,5 @@ __all__ = [
     "InvalidArgumentError", "MaxInFlightError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "__version__", "apply", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
+    "UnknownError", "__version__", "apply", "audit", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
     "merge_states", "open", "ops", "range", "rollback", "sample_from_datasets", "serve", "staged", "status", "versions", "zip"]

@@ -175,6 +175,18 @@ def rollback(name: str, generation: Optional[int] = None, *, warm: bool = False,
     return Applied(reply)
 
 
+def audit(name: str, other: Optional[str] = None, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
+    """Which client got and acknowledged which items, in each attempt, and whether the attempts that led to the last
+    commit delivered each item exactly once: `stagerctl audit --json`. With `other`: the first item in which two runs
+    differ. Each is the name of a pipeline, or a path with a / of a file of `stagerctl audit -o`, and may end with
+    "@ATTEMPT"."""
+    try:
+        reply: Dict[str, Any] = json.loads(_core.audit(runtime_dir, name, other))
+    except UnavailableError as error:
+        raise advised(error) from None
+    return reply
+
+
 def explain(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """What holds a pipeline up, what each node of its graph takes, and its partition."""
     reply: Dict[str, Any] = _ask("explain", runtime_dir, name)
