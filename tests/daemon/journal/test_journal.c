@@ -26,7 +26,7 @@
 /* ---- fsync ---- */
 
 static struct {
-    int n_files, n_folders;         /* synced */
+    _Atomic int n_folders;          /* synced, by all workers */
     int fails_files, fails_folders; /* with this errno */
     bool skips;                     /* the disk */
 } syncs;
@@ -37,7 +37,7 @@ int fsync(int fd)
     struct stat st;
     CHECK(fstat(fd, &st) == 0);
     bool is_folder = S_ISDIR(st.st_mode);
-    *(is_folder ? &syncs.n_folders : &syncs.n_files) += 1;
+    syncs.n_folders += is_folder;
     errno = is_folder ? syncs.fails_folders : syncs.fails_files;
     if (errno != 0)
         return -1;
