@@ -163,9 +163,9 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the end of what the audit has of a pass. */
-static uint64_t end_of_pass(const struct stg_audit *audit,
-                            const struct stg_audit_attempt *attempt, uint64_t pass)
+/* Returns the end of what the audit has of a pass in an attempt. */
+static uint64_t end_in(const struct stg_audit *audit,
+                       const struct stg_audit_attempt *attempt, uint64_t pass)
 {
     const struct stg_audit_trail *trail = find_trail(audit, attempt->begin.run, pass);
     uint64_t end = trail != NULL ? trail->skipped.end : 0;
@@ -177,6 +177,15 @@ static uint64_t end_of_pass(const struct stg_audit *audit,
             end = larger(end,
                          larger(share->delivered.set.end, share->acknowledged.set.end));
     }
+    return end;
+}
+
+/* Returns the end of a pass: an attempt that begins there has nothing of it. */
+static uint64_t end_of_pass(const struct stg_history *history, uint64_t pass)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < history->n; i++)
+        end = larger(end, end_in(history->audit, history->links[i].attempt, pass));
     return end;
 }
 
@@ -316,7 +325,7 @@ static int prove_pass(const struct stg_history *history, size_t i, uint64_t pass
     const struct stg_audit *audit = history->audit;
     const struct stg_history_link *link = &history->links[i];
     struct sweep sweep = {0};
-    uint64_t n[4], end = end_of_pass(audit, link->attempt, pass);
+    uint64_t n[4], end = end_of_pass(history, pass);
     uint64_t until = known_until(history, i, pass);
     if (link->has_end && pass == link->end.pass)
         end = larger(link->end.items, link->end.taken.end);

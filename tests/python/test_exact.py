@@ -648,6 +648,9 @@ class Exact(case.Case):
               f"{whole.seconds:.1f}): {lost} batches lost, {duplicated} duplicated, gap "
               + (f"{gaps[len(gaps) // 2]:.3f} s (most {gaps[-1]:.3f})" if gaps else "none"), flush=True)
         self.assertEqual((lost, duplicated), (0, 0))
+        for what in ("whole", "killed"):
+            for proof in stager.audit(f"{name}-{what}")["proofs"]:
+                self.assertTrue(proof["exactly_once"], proof)
         for k, w in zip(killed.models, whole.models):
             self.assertEqual(k.step, w.step)
             self.assertEqual(k.weights.tobytes(), w.weights.tobytes())

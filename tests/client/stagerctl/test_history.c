@@ -205,6 +205,22 @@ static void passes_that_are_over_count_with_all_their_items(void)
     finish(&pen);
 }
 
+/* The second attempt has no item of the pass at whose end it begins. */
+static void an_attempt_may_begin_at_the_end_of_a_pass(void)
+{
+    struct pen pen = {0};
+    begin(&pen, 1, 0, 0, "");
+    deliver(&pen, 1, "a", 0, 0, 7, 1, 7);
+    commit(&pen, 1, "seven", 0, 7, "");
+    begin(&pen, 2, 7, 1, "seven");
+    deliver(&pen, 2, "a", 1, 0, 3, 1, 3);
+    commit(&pen, 2, "ten", 1, 3, "");
+    struct stg_history_proof proof = prove(&pen);
+    CHECK(stg_history_is_proven(&proof));
+    CHECK_INT(proof.n_items, 10);
+    finish(&pen);
+}
+
 static void what_is_not_recorded_is_not_proven(void)
 {
     struct pen pen = {0};
@@ -387,6 +403,7 @@ static const struct stg_test tests[] = {
     TEST(an_item_that_two_clients_acknowledged_is_named),
     TEST(a_merged_state_begins_the_next_attempt),
     TEST(passes_that_are_over_count_with_all_their_items),
+    TEST(an_attempt_may_begin_at_the_end_of_a_pass),
     TEST(what_is_not_recorded_is_not_proven),
     TEST(the_last_moment_of_a_killed_daemon_is_not_missing),
     TEST(an_attempt_without_a_commit_does_not_count),
