@@ -104,6 +104,9 @@ const char *stager_dtype_name(int dtype);
 /* Returns the release of this library, such as "0.2.0". Any thread. */
 const char *stager_version(void);
 
+/* A time without end. */
+#define STAGER_NEVER UINT32_MAX
+
 struct stager;        /* a connection for requests */
 struct stager_stream; /* one consumer of one pipeline */
 struct stager_batch;  /* a batch in hand: a lease on shared memory */
@@ -186,6 +189,13 @@ struct stager_options {
      * commit, or at the start if there is none; "start": at the start of the first pass,
      * whatever was committed. `state` wins over all three. NULL: "exact" */
     const char *resume;
+    /* How long the stream waits for stagerd to start again when it has ended (a crash, an
+     * upgrade, `systemctl restart`): stager_next then goes on with the next batch, as if
+     * nothing had happened. 0: 300000. STAGER_NEVER: it does not; stager_next returns
+     * UNAVAILABLE at once. See "When stagerd ends and starts again" in docs/delivery.md
+     */
+    uint32_t daemon_reconnect_millis;
+    uint32_t reserved1;
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three
@@ -250,7 +260,8 @@ struct stager_batch_info {
     uint32_t n_slices;     /* slices of the staged batch; 1: it is not split */
     uint64_t feed_version; /* which values of stager_feed the batch was made with */
     uint64_t run_id;   /* identifies the run: new when a pipeline is applied, replaced or
-                          loaded at a daemon's start, and for each private run */
+                          loaded at a daemon's start, and for each private run; also
+                          in a stream that goes on after that start */
     uint64_t position; /* of the dataset in its pass, after the batch (under round_robin:
                           after its round): the elements that the last batching step has
                           taken, or the items if there is none */
@@ -278,6 +289,9 @@ struct stager_stream_info {
      * whole pipeline, whichever client the batches were for. */
     uint64_t dropped_batches; /* staged batches not taken within timeout_millis */
     uint64_t dropped_rows;    /* rows of those batches */
+    uint64_t reconnects;      /* times that the stream went on with a stagerd that was
+                                 started again */
+    uint64_t reconnect_ns;    /* time for which it had none, as stager_next saw it */
 };
 
 /* Room for the text of every state. One of several clients of a split may need it all;
@@ -327,7 +341,8 @@ int stager_merge_states(const char *const *states, size_t n, char *buf, size_t b
  *   NOT_FOUND: the pipeline was deleted.
  *   DEADLINE_EXCEEDED: no answer in 60 s; the commit may reach the disk later.
  *   UNAVAILABLE: the disk failed; or an earlier commit of this stream still waits for
- *     it; or stagerd is gone, and the commit may be on disk. */
+ *     it; or stagerd is gone, and the commit may be on disk: a stream that reconnects
+ *     waits for stagerd first, up to daemon_reconnect_millis. */
 int stager_commit(struct stager_stream *stream, const char *state, const char *tag);
 
 /* Connects to the daemon for requests. runtime_dir: as in stager_options. The caller
@@ -376,8 +391,13 @@ int stager_open(struct stager *client, const char *name,
  *     worker or process, since when), if stagerd answers within 25 ms.
  *   FAILED_PRECONDITION, at once: max_in_flight batches are in hand; the text lists
  *     them.
- *   UNAVAILABLE: the daemon is gone.
- *   ABORTED: the pipeline was replaced or deleted.
+ *   UNAVAILABLE: stagerd has ended, and did not start again within
+ *     daemon_reconnect_millis; or the stream does not reconnect (the text has the
+ *     reason). Until then the call waits, and DEADLINE_EXCEEDED says so.
+ *   ABORTED: the pipeline was replaced or deleted; or stagerd was started again, and the
+ *     run cannot go on (the text names the client that is missing).
+ *   FAILED_PRECONDITION, NOT_FOUND, with `finished` set: stagerd was started again, and
+ *     a newer attempt has begun, or the pipeline was deleted.
  *   Any other code: an error item. INVALID_ARGUMENT can also mean a staged batch that
  *     cannot be split into slices. The stream continues after either, unless
  *     stager_stream_info has `finished` set.
@@ -526,8 +546,9 @@ int stager_stream_info(const struct stager_stream *stream,
 
 /* Returns a descriptor for poll(2), or a negative status code. Call stager_next with
  * timeout 0 until it returns DEADLINE_EXCEEDED, which arms the descriptor. Then poll it
- * for POLLIN and call stager_next again. Wake-ups may be spurious. The stream owns the
- * descriptor: do not read, write or close it. */
+ * for POLLIN and call stager_next again. Wake-ups may be spurious. The descriptor is one
+ * of epoll(7), and stays the same when the stream reconnects; while stagerd is away it
+ * wakes for each attempt. The stream owns it: do not read, write or close it. */
 int stager_pollfd(struct stager_stream *stream);
 
 /* Closes the stream and leaves the pipeline. Batches that were assigned to this stream

@@ -197,6 +197,8 @@ static_assert(sizeof(struct stg_sharing) == 88, "ABI");
 #define STG_FINAL_TEXT_BYTES 1008
 
 /* The reason for the end of the stream; written once, before the FINAL descriptor. */
+#define STG_FINAL_STOPPED "stagerd was stopped" /* how its text begins if it ends */
+
 struct stg_final {
     uint32_t code; /* positive status code */
     uint32_t text_bytes;

@@ -332,6 +332,7 @@ int stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *r
         if (i >= FIRST_READS)
             sched_yield();
     }
+    memcpy(ret, words, sizeof(words));
     return -STAGER_UNAVAILABLE;
 }
 

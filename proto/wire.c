@@ -100,6 +100,7 @@ struct parts {
     Stager__Open open;
     Stager__Names fields, fetches; /* of that */
     Stager__Unsupported unsupported;
+    Stager__Reconnect reconnect;
     Stager__FeedRequest feed;
     Stager__Empty new_token;
     Stager__WorkRequest work;
@@ -173,6 +174,16 @@ static Stager__Unsupported *unsupported_fill(Stager__Unsupported *unsupported,
     return unsupported;
 }
 
+static Stager__Reconnect *reconnect_fill(Stager__Reconnect *reconnect,
+                                         const struct stg_rejoin *from)
+{
+    stager__reconnect__init(reconnect);
+    reconnect->run = from->run;
+    reconnect->member = from->member;
+    STG_PUT(reconnect, attempt, from->attempt);
+    return reconnect;
+}
+
 static Stager__Open *open_fill(struct parts *parts, const struct stg_request *from)
 {
     Stager__Open *open = &parts->open;
@@ -190,6 +201,9 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->state = (char *)from->state;
     open->approximate = open->has_approximate = from->approximate;
     open->resume = (char *)from->resume;
+    open->never_reconnects = open->has_never_reconnects = from->never_reconnects;
+    if (from->rejoin.member != 0)
+        open->reconnect = reconnect_fill(&parts->reconnect, &from->rejoin);
     STG_PUT(open, rank, from->rank);
     STG_PUT(open, world_size, from->world_size);
     if (from->has_fields)
@@ -246,13 +260,37 @@ static Stager__IndexRequest *index_fill(Stager__IndexRequest *index,
     return index;
 }
 
-static Stager__CommitRequest *commit_fill(Stager__CommitRequest *commit,
+static Stager__CommitRequest *commit_fill(struct parts *parts,
                                           const struct stg_request *from)
 {
+    Stager__CommitRequest *commit = &parts->commit;
     stager__commit_request__init(commit);
     commit->tag = stg_wire_required(from->tag);
     commit->state = stg_wire_required(from->state);
+    if (from->rejoin.member == 0)
+        return commit;
+    commit->reconnect = reconnect_fill(&parts->reconnect, &from->rejoin);
+    commit->pipeline = (char *)from->name;
+    commit->client_id = (char *)from->client_id;
+    commit->named = commit->has_named = from->named;
     return commit;
+}
+
+static void reconnect_take(const Stager__Reconnect *from, struct stg_rejoin *ret)
+{
+    if (from != NULL)
+        *ret = (struct stg_rejoin){
+            .run = from->run, .member = from->member, .attempt = from->attempt};
+}
+
+static void commit_take(const Stager__CommitRequest *from, struct stg_request *ret)
+{
+    ret->tag = from->tag;
+    ret->state = from->state;
+    ret->name = from->pipeline;
+    ret->client_id = from->client_id;
+    ret->named = from->named != 0;
+    reconnect_take(from->reconnect, &ret->rejoin);
 }
 
 static Stager__Rollback *rollback_fill(Stager__Rollback *rollback,
@@ -357,7 +395,7 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         break;
     case STG_REQUEST_TRACE: message.trace = trace_fill(&parts.trace, request); break;
     case STG_REQUEST_INDEX: message.index = index_fill(&parts.index, request); break;
-    case STG_REQUEST_COMMIT: message.commit = commit_fill(&parts.commit, request); break;
+    case STG_REQUEST_COMMIT: message.commit = commit_fill(&parts, request); break;
     case STG_REQUEST_COMMITS: message.commits = name_fill(&parts.name, request); break;
     case STG_REQUEST_ROLLBACK:
         message.rollback = rollback_fill(&parts.rollback, request);
@@ -430,6 +468,8 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->state = from->state;
     ret->approximate = from->approximate != 0;
     ret->resume = from->resume;
+    ret->never_reconnects = from->never_reconnects != 0;
+    reconnect_take(from->reconnect, &ret->rejoin);
     ret->rank = from->rank;
     ret->world_size = from->world_size;
     ret->has_fields = from->fields != NULL;
@@ -552,10 +592,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_FEED: return feed_take(m->feed, ret, err);
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
     case STG_REQUEST_INDEX: return index_take(m->index, bump, ret, err);
-    case STG_REQUEST_COMMIT:
-        ret->tag = m->commit->tag;
-        ret->state = m->commit->state;
-        return 0;
+    case STG_REQUEST_COMMIT: commit_take(m->commit, ret); return 0;
     case STG_REQUEST_COMMITS: ret->name = m->commits->name; return 0;
     case STG_REQUEST_ROLLBACK:
         ret->name = m->rollback->name;

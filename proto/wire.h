@@ -16,14 +16,24 @@
 #define STG_TEXT_MAX_BYTES 61440u
 /* Since version 2, an open takes effect only with the join after it. Since version 3, an
  * open may have a state. Since version 4, a stream may commit, and an open may name a
- * commit. Since version 5, an apply may be warm. */
+ * commit. Since version 5, an apply may be warm. Since version 6, a stream may
+ * reconnect. */
 #define STG_PROTOCOL_MIN 2u
-#define STG_PROTOCOL_MAX 5u
+#define STG_PROTOCOL_MAX 6u
 #define STG_PROTOCOL_STATE 3u
 #define STG_PROTOCOL_COMMIT 4u
 #define STG_PROTOCOL_WARM 5u
+#define STG_PROTOCOL_RECONNECT 6u
 /* How long a warm apply may wait for the buffer, in the daemon. */
 #define STG_WARM_SECONDS 3600u
+
+/* What a stream proves itself with when it reconnects to a stagerd that was started
+ * again: what the reply to its last open said. */
+struct stg_rejoin {
+    uint64_t run;    /* run_id */
+    uint64_t member; /* 0: it does not reconnect */
+    uint64_t attempt;
+};
 
 enum stg_request_kind {
     STG_REQUEST_NONE = 0,
@@ -94,10 +104,13 @@ struct stg_request {
     const char *state;   /* open: text of the state to begin at; NULL: none. commit */
     const char *resume;  /* open: "start", "current" or "tag:NAME"; NULL: none */
     const char *tag;     /* commit */
-    bool approximate;    /* open: also where a state is not exact */
-    uint32_t rank;       /* open, round_robin: of world_size */
-    uint32_t world_size; /* open; 0: ranks are the order of joining */
-    bool has_fields;     /* open; false: all features */
+    struct stg_rejoin rejoin; /* open; commit of a stream whose stagerd ended: with name,
+                                 client_id, named */
+    bool never_reconnects;    /* open: its stream ends with stagerd */
+    bool approximate;         /* open: also where a state is not exact */
+    uint32_t rank;            /* open, round_robin: of world_size */
+    uint32_t world_size;      /* open; 0: ranks are the order of joining */
+    bool has_fields;          /* open; false: all features */
     const char *const *fields;
     size_t n_fields;
     bool has_fetches; /* open; false: the pipeline's targets */
@@ -325,15 +338,16 @@ struct stg_reply {
     const char *signature;      /* open: of the pipeline, for states */
     const char *irreproducible; /* open: the reason that states are not exact; "": they
                                    are */
-    uint64_t begins_pass;  /* open: 1 plus the pass at whose start it begins; 0: the first
-                              batch has the place */
-    uint64_t skip_rows;    /* open, with a state: rows that were taken already */
-    const char *state;     /* open: where a commit lets the client begin; "": no commit */
-    uint64_t feed_version; /* feed */
-    const char *function;  /* work: "module:name"; boundary is its result's schema */
-    uint64_t seed;         /* work */
-    bool pure;             /* work */
-    uint64_t page_bytes;   /* trace */
+    uint64_t begins_pass; /* open: 1 plus the pass at whose start it begins; 0: the first
+                             batch has the place */
+    uint64_t skip_rows;   /* open, with a state: rows that were taken already */
+    const char *state;    /* open: where a commit lets the client begin; "": no commit */
+    struct stg_rejoin rejoin;   /* open */
+    uint64_t feed_version;      /* feed */
+    const char *function;       /* work: "module:name"; boundary is its result's schema */
+    uint64_t seed;              /* work */
+    bool pure;                  /* work */
+    uint64_t page_bytes;        /* trace */
     const unsigned char *token; /* new_token: STG_TOKEN_BYTES */
     uint32_t seconds;
     const char *admin_url, *events_url;

@@ -17,9 +17,9 @@ static int enter(const struct stager_batch *batch)
     if (rc < 0)
         return rc;
     if (!batch->in_hand)
-        return stg_err(&batch->stream->err, -STAGER_FAILED_PRECONDITION,
+        return stg_err(stg_stream_err(batch->stream), -STAGER_FAILED_PRECONDITION,
                        "this batch was released");
-    return stg_leased_open(batch->stream, batch->leased, &batch->stream->err);
+    return stg_leased_open(batch->stream, batch->leased, stg_stream_err(batch->stream));
 }
 
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
@@ -30,7 +30,7 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
         return rc;
     uint32_t n = stg_batch_n_shown(batch);
     if (i >= n)
-        return stg_err(&batch->stream->err, -STAGER_OUT_OF_RANGE,
+        return stg_err(stg_stream_err(batch->stream), -STAGER_OUT_OF_RANGE,
                        "batch %llu has %u tensors: index %u is out of range",
                        (unsigned long long)batch->leased->number, n, i);
     struct stg_tensor tensor;
@@ -46,7 +46,7 @@ int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
 
 static int say_not_found(const struct stager_batch *batch, const char *name)
 {
-    struct stg_err *err = &batch->stream->err;
+    struct stg_err *err = stg_stream_err(batch->stream);
     if (stg_stream_is_left_out(batch->stream, name))
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "tensor \"%s\" is not in the batches of this stream: add it to "
@@ -83,7 +83,7 @@ int stager_batch_tensor(const struct stager_batch *batch, const char *name,
 static int find_part(const struct stager_batch *batch, const char *path, const char *name,
                      uint32_t part, uint32_t *ret)
 {
-    struct stg_err *err = &batch->stream->err;
+    struct stg_err *err = stg_stream_err(batch->stream);
     char full[512];
     snprintf(full, sizeof(full), "%s%s%s", path, path[0] != '\0' ? "/" : "", name);
     int i = stg_batch_find_shown(batch, full);
@@ -103,8 +103,9 @@ static int check_content(const struct stager_batch *batch)
     struct stg_err why = {0};
     if (stg_batch_check_parts(batch->leased->base, true, &why) == 0)
         return 0;
-    return stg_err(&batch->stream->err, -STAGER_DATA_LOSS, "batch %llu is damaged: %s",
-                   (unsigned long long)batch->leased->number, why.text);
+    return stg_err(stg_stream_err(batch->stream), -STAGER_DATA_LOSS,
+                   "batch %llu is damaged: %s", (unsigned long long)batch->leased->number,
+                   why.text);
 }
 
 int stager_batch_sparse(const struct stager_batch *batch, const char *path,
@@ -173,7 +174,7 @@ int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info
     if (enter(batch) == 0)
         look_inside(batch, &info);
     return stg_sized_write(&info, STG_SIZE_TO(stager_batch_info, run_id), sizeof(info),
-                           "stager_batch_info", ret, &batch->stream->err);
+                           "stager_batch_info", ret, stg_stream_err(batch->stream));
 }
 
 /* ---- when it is on the device ---- */
@@ -183,10 +184,10 @@ static int enter_device(const struct stager_batch *batch)
     struct stager_stream *stream = batch->stream;
     int rc = stg_stream_enter(stream);
     if (rc == 0 && !batch->in_hand)
-        rc =
-            stg_err(&stream->err, -STAGER_FAILED_PRECONDITION, "this batch was released");
+        rc = stg_err(stg_stream_err(stream), -STAGER_FAILED_PRECONDITION,
+                     "this batch was released");
     if (rc == 0 && stream->copier == NULL)
-        rc = stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+        rc = stg_err(stg_stream_err(stream), -STAGER_FAILED_PRECONDITION,
                      "this batch is in host memory: open the stream with a device");
     return rc;
 }

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "client/api/reconnect.h"
 #include "client/stager.h"
 #include "client/stream/progress.h"
 
@@ -20,6 +21,14 @@ static int check(const struct stager_stream *stream, const char *state, const ch
     return stg_state_read(state, strlen(state), &ignored, err);
 }
 
+/* Returns whether that is the end of a stagerd that may come back. */
+static bool is_away(const struct stager_stream *stream, int rc)
+{
+    return rc == -STAGER_UNAVAILABLE && stream->reconnect != NULL &&
+           stream->client->broken && !stg_stream_is_over(stream) &&
+           (stream->is_gone || stg_stream_is_lost(stream));
+}
+
 int stager_commit(struct stager_stream *stream, const char *state, const char *tag)
 {
     int rc = stg_stream_enter(stream);
@@ -31,5 +40,10 @@ int stager_commit(struct stager_stream *stream, const char *state, const char *t
     struct stg_reply reply;
     rc = stg_client_call(stream->client, &request, COMMIT_NS, &reply, NULL, 0, NULL,
                          &stream->err);
+    /* The same commit again is no error: stagerd may have ended after it was on disk. */
+    if (is_away(stream, rc))
+        return stg_reconnect_commit(stream, state, tag, COMMIT_NS);
+    if (rc == -STAGER_UNAVAILABLE && stream->client->broken && stg_stream_is_over(stream))
+        return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     return stg_stream_why(stream, rc);
 }

@@ -56,7 +56,7 @@ int stager_feed(struct stager_stream *stream, const char *name,
     int rc = stg_stream_enter(stream);
     if (rc < 0)
         return rc;
-    if (stream->finished != 0)
+    if (stg_stream_is_over(stream))
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (name == NULL || name[0] == '\0' || value == NULL)
         return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,

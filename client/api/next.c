@@ -2,7 +2,9 @@
  *
  * The loop of a trainer: next, release, rewind, and what it polls between them.
  */
-#include "client/api/open.h"
+#include "client/api/close.h"
+#include "client/api/poll.h"
+#include "client/api/reconnect.h"
 #include "client/device/copier.h"
 #include "client/run/run.h"
 #include "client/stager.h"
@@ -20,6 +22,35 @@ static void note_progress(struct stager_stream *stream, const struct stager_batc
         stg_progress_error(stream);
 }
 
+static int take(struct stager_stream *stream, int64_t timeout_millis,
+                struct stager_batch **ret)
+{
+    return stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
+                                  : stg_stream_take(stream, timeout_millis, ret);
+}
+
+/* stagerd has ended: waits for it, and takes from the one that runs again. */
+static int take_again(struct stager_stream *stream, int64_t timeout_millis,
+                      struct stager_batch **ret)
+{
+    int64_t now_ns = stg_clock_ns(), deadline_ns = STG_NEVER;
+    int rc = -STAGER_UNAVAILABLE;
+    if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
+        deadline_ns = now_ns + timeout_millis * 1000000;
+    while (stg_reconnect_is_due(stream, rc)) {
+        rc = stg_reconnect_until(stream, deadline_ns);
+        if (rc < 0)
+            return rc;
+        int64_t left_ns = deadline_ns - stg_clock_ns();
+        rc = take(stream,
+                  deadline_ns == STG_NEVER ? -1
+                  : left_ns > 0            ? left_ns / 1000000
+                                           : 0,
+                  ret);
+    }
+    return rc;
+}
+
 int stager_next(struct stager_stream *stream, int64_t timeout_millis,
                 struct stager_batch **ret)
 {
@@ -28,8 +59,9 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
         return rc;
     stream->late = false;
     uint64_t began = stg_stream_span_begin(stream);
-    rc = stream->copier != NULL ? stg_copier_next(stream, timeout_millis, ret)
-                                : stg_stream_take(stream, timeout_millis, ret);
+    rc = take(stream, timeout_millis, ret);
+    if (stg_reconnect_is_due(stream, rc))
+        rc = take_again(stream, timeout_millis, ret);
     stream->n_batches += rc == 0;
     note_progress(stream, rc == 0 ? *ret : NULL);
     if (rc == -STAGER_OUT_OF_RANGE) {
@@ -80,7 +112,7 @@ int stager_rewind(struct stager_stream *stream)
     int rc = stg_stream_enter(stream);
     if (rc < 0)
         return rc;
-    if (stream->finished != 0)
+    if (stg_stream_is_over(stream))
         return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
     if (!stream->at_end || stg_copier_is_ahead(stream))
         return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
@@ -96,5 +128,12 @@ int stager_rewind(struct stager_stream *stream)
 int stager_pollfd(struct stager_stream *stream)
 {
     int rc = stg_stream_enter(stream);
-    return rc < 0 ? rc : stream->client->fd;
+    if (rc == 0)
+        rc = stg_poll_open(stream);
+    if (rc >= 0) {
+        int64_t at_ns;
+        int fd = stg_reconnect_watched(stream, &at_ns);
+        stg_poll_watch(stream->poll, fd, at_ns);
+    }
+    return rc;
 }

@@ -335,7 +335,7 @@ void stg_copier_release(struct stager_batch *batch, bool own, void *native)
     const struct stg_device *device = copier->device;
     struct slot *slot = slot_of(stream, batch->leased);
     struct stg_stream *after = copier->trainer;
-    struct stg_err *err = &stream->err;
+    struct stg_err *err = stg_stream_err(stream);
     int rc = own || native == copier->native
                  ? 0
                  : device->stream_wrap(copier->number, native, &after, err);
@@ -547,7 +547,8 @@ int stg_copier_wait(const struct stager_batch *batch, void *native)
 {
     struct stager_stream *stream = batch->stream;
     return stg_copier_order(stream->copier, native,
-                            slot_of(stream, batch->leased)->copied, &stream->err);
+                            slot_of(stream, batch->leased)->copied,
+                            stg_stream_err(stream));
 }
 
 int stg_copier_order(const struct stg_copier *copier, void *native,

@@ -41,20 +41,23 @@ struct stg_py_state {
     PyTypeObject *stream_type, *lease_type, *tensor_type, *worker_type;
 };
 
-/* A batch in hand. Owned by the stream's list, since it may outlive its lease while the
- * stream is busy. */
+/* A batch, until its lease goes: in hand, and then pinned, so that views of it see no
+ * hole. It may outlive its lease while the stream is busy. */
 struct stg_py_held {
-    struct stager_batch *batch; /* NULL: released */
-    bool is_dead;               /* to be released when the stream is not busy any more */
-    bool has_consumer;          /* on a device: a stream took a tensor of it last: */
+    struct stager_batch *batch; /* pinned */
+    bool is_released;
+    bool is_dead;      /* to be released when the stream is not busy any more */
+    bool is_orphan;    /* likewise, and to be freed: its lease is gone */
+    bool has_consumer; /* on a device: a stream took a tensor of it last: */
     void *consumer;
-    struct stg_py_held *next, **link;
+    struct stg_py_held *next, **link; /* link NULL: not in the list */
 };
 
 /* What a run gave on a device, as long as tensors of it are there. In a capsule, which is
  * the tensors' owner. */
 struct stg_py_result {
     struct stg_py_stream *stream; /* a reference */
+    struct stager_batch *home;    /* as stg_run_keep says */
     struct stg_result *result;
     bool has_consumer; /* a stream took a tensor of it last: */
     void *consumer;
@@ -65,6 +68,7 @@ struct stg_py_stream {
     PyObject_HEAD struct stg_py_state *state;
     struct stager_stream *stream; /* pinned; NULL: open failed */
     struct stg_py_held *held;     /* what is in hand */
+    struct stg_py_held *orphans;  /* released before, let go of while it was busy */
     struct stg_py_result *dead_results;
     bool is_writable; /* its memory is copied on write */
     bool is_closed;
@@ -77,6 +81,7 @@ struct stg_py_stream {
 struct stg_py_lease {
     PyObject_HEAD struct stg_py_stream *stream; /* a reference */
     struct stg_py_held *held;                   /* NULL: released */
+    struct stg_py_held *own;                    /* the same, as long as the lease */
     unsigned long long number;                  /* of the batch */
 };
 
@@ -122,6 +127,12 @@ PyObject *stg_py_shape(int ndim, const int64_t *sizes);
 
 /* Gives the batch back, now or when the stream is not busy any more. */
 void stg_py_held_release(struct stg_py_stream *stream, struct stg_py_held *held);
+
+/* As that, and its lease is gone. */
+void stg_py_held_drop(struct stg_py_stream *stream, struct stg_py_held *held);
+
+/* The stream is not busy any more: what was let go of meanwhile. */
+void stg_py_held_sweep(struct stg_py_stream *stream);
 
 /* Returns a capsule of what the last run gave on the device. NULL: an exception is set.
  */

@@ -9,6 +9,7 @@
 
 #include "client/python/binding.h"
 #include "client/run/run.h"
+#include "client/stream/stream.h"
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
@@ -197,12 +198,11 @@ static bool check_idle(const struct stg_py_stream *source)
 static bool order_result(const struct stg_py_tensor *tensor, struct stg_py_result *result,
                          void *stream)
 {
-    struct stager_stream *source = result->stream->stream;
     if (!check_idle(result->stream))
         return false;
-    int rc = stg_result_wait(source, result->result, stream);
+    int rc = stg_result_wait(result->home->stream, result->result, stream);
     if (rc < 0) {
-        stg_py_raise(tensor->state, rc, stager_error_text(source));
+        stg_py_raise(tensor->state, rc, stager_error_text(result->stream->stream));
         return false;
     }
     result->has_consumer = true;

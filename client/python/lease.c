@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "client/api/close.h"
 #include "client/python/binding.h"
 
 /* ---- life ---- */
@@ -21,7 +22,7 @@ PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch 
         free(held);
         if (lease == NULL)
             return NULL;
-        lease->held = NULL;
+        lease->held = lease->own = NULL;
         lease->stream = NULL;
         Py_DECREF(lease);
         return PyErr_NoMemory();
@@ -32,7 +33,8 @@ PyObject *stg_py_lease_create(struct stg_py_stream *stream, struct stager_batch 
         held->next->link = &held->next;
     stream->held = held;
     lease->stream = (struct stg_py_stream *)Py_NewRef((PyObject *)stream);
-    lease->held = held;
+    stg_batch_pin(batch);
+    lease->held = lease->own = held;
     lease->number = info.number;
     return (PyObject *)lease;
 }
@@ -48,7 +50,8 @@ static void dealloc(PyObject *self)
 {
     struct stg_py_lease *lease = (struct stg_py_lease *)self;
     PyTypeObject *type = Py_TYPE(self);
-    release(lease);
+    if (lease->own != NULL)
+        stg_py_held_drop(lease->stream, lease->own);
     Py_XDECREF((PyObject *)lease->stream);
     PyObject_Free(self);
     Py_DECREF(type);

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/api/open.h"
+#include "client/api/close.h"
+#include "client/api/reconnect.h"
 #include "client/python/binding.h"
 #include "client/stream/stream.h"
 
@@ -48,12 +49,7 @@ static void busy_end(struct stg_py_stream *self, struct stg_py_wait *wait)
 {
     stg_py_wait_end(wait);
     self->is_busy = false;
-    struct stg_py_held *next;
-    for (struct stg_py_held *held = self->held; held != NULL; held = next) {
-        next = held->next;
-        if (held->is_dead)
-            stg_py_held_release(self, held);
-    }
+    stg_py_held_sweep(self);
     stg_py_results_drop(self);
 }
 
@@ -112,14 +108,15 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     const char *name, *runtime_dir, *client_id, *gpu;
     unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op, rank,
-        world_size;
+        world_size, reconnect_millis;
     int private_run, manual_ack, writable;
     const char *state, *resume;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzII", &name, &runtime_dir, &client_id,
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIII", &name, &runtime_dir, &client_id,
                           &max_in_flight, &private_run, &manual_ack, &batch_size,
                           &writable, &gpu, &gpu_capacity, &fields, &fetches, &inter_op,
-                          &intra_op, &state, &resume, &rank, &world_size))
+                          &intra_op, &state, &resume, &rank, &world_size,
+                          &reconnect_millis))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
@@ -136,7 +133,10 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .state = state,
                                      .resume = resume,
                                      .rank = rank,
-                                     .world_size = world_size};
+                                     .world_size = world_size,
+                                     .daemon_reconnect_millis = reconnect_millis != 0
+                                                                    ? reconnect_millis
+                                                                    : STAGER_NEVER};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;
@@ -207,7 +207,10 @@ static int64_t min_ns(int64_t a, int64_t b)
  * seen to. False: an exception is set. */
 static bool doze(struct stg_py_stream *self, int64_t until_ns)
 {
-    struct pollfd poll_fd = {.fd = stager_pollfd(self->stream), .events = POLLIN};
+    int64_t at_ns; /* of the next attempt to reconnect */
+    struct pollfd poll_fd = {.fd = stg_reconnect_watched(self->stream, &at_ns),
+                             .events = POLLIN};
+    until_ns = min_ns(until_ns, at_ns);
     bool rings = false, failed = false;
     self->is_waiting = true;
     while (!rings && !failed && !self->close_asked) {
@@ -216,7 +219,7 @@ static bool doze(struct stg_py_stream *self, int64_t until_ns)
             break;
         int millis = (int)min_ns(SLICE_MILLIS, (left_ns + 999999) / 1000000);
         PyThreadState *thread = PyEval_SaveThread();
-        rings = poll(&poll_fd, 1, millis) > 0;
+        rings = poll(&poll_fd, 1, millis) > 0; /* fd -1: sleeps */
         PyEval_RestoreThread(thread);
         failed = PyErr_CheckSignals() < 0;
     }
@@ -505,7 +508,7 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK}", "batches",
+        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK}", "batches",
         (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
         "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
         (unsigned long long)info.sleeps, "held", info.held, "max_in_flight",
@@ -516,7 +519,9 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         (unsigned long long)info.device_bytes, "device_shared",
         (unsigned long long)info.device_shared, "dropped_batches",
         (unsigned long long)info.dropped_batches, "dropped_rows",
-        (unsigned long long)info.dropped_rows);
+        (unsigned long long)info.dropped_rows, "reconnects",
+        (unsigned long long)info.reconnects, "reconnect_ns",
+        (unsigned long long)info.reconnect_ns);
 }
 
 /* Of a closed stream too. */

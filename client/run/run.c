@@ -445,7 +445,7 @@ static int run_executor(struct stager_stream *stream, const struct stager_batch 
 static int run_wish(struct stager_stream *stream, const struct stager_batch *batch,
                     struct wish *wish, struct stager_tensor *ret)
 {
-    struct stg_err *err = &stream->err;
+    struct stg_err *err = stg_stream_err(stream);
     struct executor *e = NULL;
     int rc = find_all(stream, batch, wish, &e, err);
     if (rc == 0)
@@ -477,13 +477,54 @@ static int run_traced(struct stager_stream *stream, const struct stager_batch *b
     return rc;
 }
 
+static bool is_of(const struct stager_stream *stream, const struct stager_batch *batch)
+{
+    return batch->stream == stream || batch->stream->owner == stream;
+}
+
 static int check_batch(struct stager_stream *stream, const struct stager_batch *batch)
 {
-    if (batch->stream == stream && batch->in_hand)
+    if (is_of(stream, batch) && batch->in_hand)
         return 0;
     return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
                    "stager_run needs an unreleased batch of this stream");
 }
+
+/* ---- where the last one ran ---- */
+
+void stg_results_forget(struct stager_stream *stream)
+{
+    if (stream->results != NULL)
+        stream->results->views--;
+    stream->results = NULL;
+}
+
+void stg_results_keep(struct stager_stream *stream, struct stager_stream *retired)
+{
+    retired->views++;
+    stream->results = retired;
+}
+
+/* A batch from before a reconnect is run where it is. */
+static struct stager_stream *choose(struct stager_stream *stream,
+                                    const struct stager_batch *batch)
+{
+    struct stager_stream *at = batch != NULL ? batch->stream : stream;
+    if (at == stream) {
+        stg_results_forget(stream);
+    } else if (at != stream->results) {
+        stg_results_forget(stream);
+        stg_results_keep(stream, at);
+    }
+    return at;
+}
+
+static struct stager_stream *last_of(struct stager_stream *stream)
+{
+    return stream->results != NULL ? stream->results : stream;
+}
+
+/* ---- the calls ---- */
 
 int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
                    const struct stager_tensor *feeds, size_t n_feeds,
@@ -495,7 +536,7 @@ int stager_run_fed(struct stager_stream *stream, struct stager_batch *batch,
     int rc = stg_stream_enter(stream);
     if (rc == 0 && batch != NULL)
         rc = check_batch(stream, batch);
-    return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
+    return rc < 0 ? rc : run_traced(choose(stream, batch), batch, &wish, ret);
 }
 
 int stager_run(struct stager_stream *stream, struct stager_batch *batch,
@@ -509,12 +550,12 @@ int stager_run(struct stager_stream *stream, struct stager_batch *batch,
         return stg_err(&stream->err, -STAGER_INVALID_ARGUMENT,
                        "stager_run needs a batch; use stager_run_fed to run without one");
     rc = check_batch(stream, batch);
-    return rc < 0 ? rc : run_traced(stream, batch, &wish, ret);
+    return rc < 0 ? rc : run_traced(choose(stream, batch), batch, &wish, ret);
 }
 
 int stg_computer_synchronize(struct stager_stream *stream)
 {
-    const struct stg_computer *computer = stream->computer;
+    const struct stg_computer *computer = last_of(stream)->computer;
     return computer != NULL ? computer->table->synchronize(computer->graph, &stream->err)
                             : 0;
 }
@@ -523,7 +564,7 @@ int stg_computer_synchronize(struct stager_stream *stream)
 
 const char *stager_run_where(struct stager_stream *stream)
 {
-    struct stg_computer *computer = stream->computer;
+    struct stg_computer *computer = last_of(stream)->computer;
     if (computer == NULL || computer->last == NULL)
         return "";
     if (computer->why_host != NULL)
@@ -539,7 +580,7 @@ const char *stager_run_where(struct stager_stream *stream)
 
 static int find_last(struct stager_stream *stream, struct stg_result **ret)
 {
-    const struct stg_computer *computer = stream->computer;
+    const struct stg_computer *computer = last_of(stream)->computer;
     int rc = stg_stream_enter(stream);
     if (rc < 0)
         return rc;
@@ -558,7 +599,7 @@ int stager_run_event(struct stager_stream *stream, void **ret)
     int rc = find_last(stream, &last);
     if (rc < 0)
         return rc;
-    const struct stg_computer *computer = stream->computer;
+    const struct stg_computer *computer = last_of(stream)->computer;
     *ret = computer->where.device->event_native(computer->table->event(last));
     return 0;
 }
@@ -567,23 +608,27 @@ int stg_result_wait(struct stager_stream *stream, const struct stg_result *resul
                     void *native)
 {
     return stg_copier_order(stream->copier, native,
-                            stream->computer->table->event(result), &stream->err);
+                            stream->computer->table->event(result),
+                            stg_stream_err(stream));
 }
 
 int stager_run_wait(struct stager_stream *stream, void *device_stream)
 {
     struct stg_result *last;
     int rc = find_last(stream, &last);
-    return rc < 0 ? rc : stg_result_wait(stream, last, device_stream);
+    return rc < 0 ? rc : stg_result_wait(last_of(stream), last, device_stream);
 }
 
-struct stg_result *stg_run_keep(struct stager_stream *stream)
+struct stg_result *stg_run_keep(struct stager_stream *stream,
+                                struct stager_batch **ret_home)
 {
     struct stg_result *last;
     if (find_last(stream, &last) < 0)
         return NULL;
-    stream->computer->table->keep(last);
-    stream->pins++;
+    struct stager_stream *of = last_of(stream);
+    of->computer->table->keep(last);
+    of->views++;
+    *ret_home = &of->chunks->batches[0];
     return last;
 }
 
@@ -592,7 +637,8 @@ void stg_computer_drop(struct stager_stream *stream, struct stg_result *result,
 {
     const struct stg_computer *computer = stream->computer;
     struct stg_stream *after = NULL;
-    if (has_native && stg_copier_wrap(stream->copier, native, &after, &stream->err) < 0)
+    if (has_native &&
+        stg_copier_wrap(stream->copier, native, &after, stg_stream_err(stream)) < 0)
         after = NULL;
     computer->table->drop(result, after);
     if (after != NULL)

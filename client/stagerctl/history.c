@@ -283,14 +283,14 @@ static void add_problem(struct stg_history_problems *problems, uint64_t attempt,
 }
 
 /* Returns the item of a pass up to which it is known what clients got: UINT64_MAX, or
- * less if stagerd was killed and the attempt went on. */
+ * less if stagerd was killed, and the attempt went on, or a client of it committed at the
+ * one that was started again. */
 static uint64_t known_until(const struct stg_history *history, size_t i, uint64_t pass)
 {
     const struct stg_audit_attempt *attempt = history->links[i].attempt;
     const struct stg_audit_run *run =
         stg_audit_find_run(history->audit, attempt->begin.run);
-    bool goes_on = i + 1 < history->n &&
-                   history->links[i + 1].attempt->begin.attempt == attempt->begin.attempt;
+    bool goes_on = i + 1 < history->n;
     uint64_t until = 0;
     if (!goes_on || run == NULL || run->end_ns != 0)
         return UINT64_MAX;

@@ -51,12 +51,17 @@ static bool is_shared(const struct stager_stream *stream,
            staged->num_clients > 1 && options->private_run == 0;
 }
 
-/* What came before the place was taken, by whichever client. */
+/* What came before the place was taken, by whichever client. The state of one consumer,
+ * after a reconnect, has what that one took. */
 static int begin_taken(struct stager_stream *stream, struct stg_err *err)
 {
-    int rc = stg_taken_read(stream->state.taken, &stream->taken, err);
-    return rc == 0 ? stg_taken_add(&stream->taken, 0, stream->state.place.items, err)
-                   : rc;
+    const struct stg_state *state = &stream->state;
+    int rc = stg_taken_read(state->taken, &stream->taken, err);
+    if (rc == 0 && state->consumer != 0)
+        rc = stg_taken_read(state->before, &stream->before, err);
+    else if (rc == 0)
+        rc = stg_taken_add(&stream->taken, 0, state->place.items, err);
+    return rc;
 }
 
 /* The daemon has counted rows of the state as elements if it asks for none to be dropped.
@@ -90,8 +95,9 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
     stream->is_shared = is_shared(stream, options);
     stream->state = (struct stg_state){.pass = reply->begins_pass - 1};
     stream->has_state = reply->begins_pass != 0;
+    /* Of clients that reconnect to a split, the daemon unites the states. */
     const char *text = options->state;
-    if (text == NULL && reply->state != NULL && reply->state[0] != '\0')
+    if (reply->state != NULL && reply->state[0] != '\0')
         text = reply->state;
     int rc = text != NULL ? begin_at(stream, text, reply, err) : 0;
     stream->state.order = STG_ORDER_VERSION;
@@ -285,15 +291,17 @@ static int refuse_sharing(const struct stager_stream *stream, int code,
                    "ended, or is stopped; try again");
 }
 
-/* One of several clients of a split. */
-static int state_of_consumer(struct stager_stream *stream, bool is_ahead,
+/* One of several clients of a split. is_lost: a stagerd that ended while it wrote writes
+ * no more, and a stream that reconnects needs no place of the pass. */
+static int state_of_consumer(struct stager_stream *stream, bool is_ahead, bool is_lost,
                              struct stg_state *ret, struct stg_err *err)
 {
     struct stg_sharing sharing;
     int rc = stg_ring_sharing(&stream->ring, &sharing);
-    if (rc < 0)
+    if (rc < 0 && !(is_lost && rc == -STAGER_UNAVAILABLE))
         return refuse_sharing(stream, rc, err);
-    catch_up(stream, &sharing, is_ahead);
+    if (rc == 0)
+        catch_up(stream, &sharing, is_ahead);
     if (stream->is_partial)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "slices of the staged batch in hand are left, and the clients of "
@@ -305,7 +313,7 @@ static int state_of_consumer(struct stager_stream *stream, bool is_ahead,
     state->consumer = sharing.consumer;
     state->consumers = sharing.consumers;
     state->batch = sharing.batch;
-    if (state->pass == sharing.pass) { /* else the daemon has ended that pass */
+    if (rc == 0 && state->pass == sharing.pass) { /* else the daemon has ended it */
         state->n_before = sharing.before;
         state->start = sharing.start;
     }
@@ -348,6 +356,22 @@ static int add_taken(const struct stager_stream *stream, struct stg_state *ret,
     return rc;
 }
 
+int stg_progress_lost(struct stager_stream *stream, bool *ret_has, struct stg_state *ret,
+                      struct stg_err *err)
+{
+    take_noted(stream);
+    /* The end of a pass says that others have all of it, too. */
+    if (stream->is_shared && stream->has_state && stream->state.pass < stream->n_over)
+        stand_at(stream, &(struct stg_stream_place){.pass = stream->n_over});
+    *ret_has = stream->has_state || stream->is_partial;
+    if (!*ret_has)
+        return 0;
+    if (stream->is_shared)
+        return state_of_consumer(stream, false, true, ret, err);
+    *ret = stream->state;
+    return add_taken(stream, ret, err);
+}
+
 int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_state *ret,
                        struct stg_err *err)
 {
@@ -361,7 +385,7 @@ int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_s
                        "that)",
                        stream->name, stream->irreproducible);
     if (stream->is_shared)
-        return state_of_consumer(stream, is_ahead, ret, err);
+        return state_of_consumer(stream, is_ahead, false, ret, err);
     if (stream->at_end && !is_ahead)
         stg_progress_rewind(stream);
     if (!stream->has_state)

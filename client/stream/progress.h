@@ -34,6 +34,12 @@ void stg_progress_error(struct stager_stream *stream);
 /* The trainer asks for the next pass. */
 void stg_progress_rewind(struct stager_stream *stream);
 
+/* Returns the state with which the stream reconnects; *ret_has false: it has taken
+ * nothing, and knows no place. Errors: as stg_progress_state, but one: what stagerd wrote
+ * as it ended is read as it is. */
+int stg_progress_lost(struct stager_stream *stream, bool *ret_has, struct stg_state *ret,
+                      struct stg_err *err);
+
 /* Returns the state. FAILED_PRECONDITION: it is not known, or not exact. */
 int stg_progress_state(struct stager_stream *stream, bool is_ahead, struct stg_state *ret,
                        struct stg_err *err);

@@ -6,11 +6,12 @@
 
 int stg_stream_enter(struct stager_stream *stream)
 {
-    stream->err.code = 0;
-    stream->err.text[0] = '\0';
+    struct stg_err *err = stg_stream_err(stream);
+    err->code = 0;
+    err->text[0] = '\0';
     if (!stg_guard_holds(stream->guard))
         return stg_err(
-            &stream->err, -STAGER_FAILED_PRECONDITION,
+            err, -STAGER_FAILED_PRECONDITION,
             "this stream belongs to the parent process: open another one after fork");
     return 0;
 }
@@ -43,6 +44,29 @@ int stg_stream_finish(struct stager_stream *stream, int code, const char *text)
     return stg_err(&stream->err, code, "%s", text);
 }
 
+int stg_stream_lose(struct stager_stream *stream)
+{
+    static const char text[] =
+        "stagerd closed the connection; batches in hand stay readable; start stagerd and "
+        "open the stream again";
+    struct stg_err err;
+    stream->is_gone = true;
+    stg_err(&err, -STAGER_UNAVAILABLE, "%s", text);
+    if (stream->irreproducible[0] != '\0')
+        stg_err_append(&err, -STAGER_UNAVAILABLE,
+                       " (it cannot go on by itself: batches of pipeline %s are not the "
+                       "same in every run: %s)",
+                       stream->name, stream->irreproducible);
+    return stg_stream_finish(stream, err.code, err.text);
+}
+
+/* A pipeline may fail with the same code, and its stagerd lives. */
+static bool says_stopped(int code, const char *text)
+{
+    return code == -STAGER_UNAVAILABLE &&
+           strncmp(text, STG_FINAL_STOPPED, strlen(STG_FINAL_STOPPED)) == 0;
+}
+
 static int read_final(const struct stager_stream *stream, char text[STG_FINAL_TEXT_BYTES])
 {
     const struct stg_final *page = &stream->ring.page->final;
@@ -58,7 +82,17 @@ int stg_stream_take_final(struct stager_stream *stream)
 {
     char text[STG_FINAL_TEXT_BYTES];
     int code = read_final(stream, text);
+    stream->is_gone = says_stopped(code, text);
     return stg_stream_finish(stream, code, text);
+}
+
+bool stg_stream_is_lost(const struct stager_stream *stream)
+{
+    char text[STG_FINAL_TEXT_BYTES];
+    if (!stream->client->broken)
+        return false;
+    return stream->ring.page->final.code == 0 ||
+           says_stopped(read_final(stream, text), text);
 }
 
 int stg_stream_why(struct stager_stream *stream, int rc)
@@ -69,6 +103,32 @@ int stg_stream_why(struct stager_stream *stream, int rc)
     char text[STG_FINAL_TEXT_BYTES];
     int code = read_final(stream, text);
     return stg_err(&stream->err, code, "%s", text);
+}
+
+/* ---- while stagerd is away ---- */
+
+static int64_t millis_until(int64_t at_ns)
+{
+    int64_t left_ns = at_ns - stg_clock_ns();
+    return left_ns > 0 ? left_ns / 1000000 : 0;
+}
+
+static int say_away(struct stager_stream *stream)
+{
+    const struct stg_reconnect *reconnect = stream->reconnect;
+    int64_t until_ns = reconnect->since_ns + (int64_t)reconnect->limit_ns;
+    stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED, "stagerd has ended %lld ms ago; ",
+            (long long)((stg_clock_ns() - reconnect->since_ns) / 1000000));
+    if (reconnect->phase >= STG_RECONNECT_OPEN)
+        return stg_err_append(&stream->err, -STAGER_DEADLINE_EXCEEDED,
+                              "it runs again, and waits for the other clients of "
+                              "pipeline %s to reconnect (`stagerctl status`)",
+                              stream->name);
+    return stg_err_append(
+        &stream->err, -STAGER_DEADLINE_EXCEEDED,
+        "waiting for it to start again; %lld ms of daemon_reconnect_millis left%s%s",
+        (long long)millis_until(until_ns), reconnect->why[0] != '\0' ? ": " : "",
+        reconnect->why);
 }
 
 /* ---- what a late stream waits for ---- */
@@ -102,6 +162,8 @@ static bool is_worth_asking(const struct stager_stream *stream, int64_t timeout_
 
 int stg_stream_say_late(struct stager_stream *stream, int64_t timeout_millis)
 {
+    if (stream->reconnect != NULL && stream->reconnect->since_ns != 0)
+        return say_away(stream);
     int64_t now_ns = stg_clock_ns();
     if (stream->client != NULL && is_worth_asking(stream, timeout_millis, now_ns))
         ask(stream, now_ns);

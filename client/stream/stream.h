@@ -70,11 +70,48 @@ struct stg_noted {
     uint64_t rows;                         /* taken of a staged batch; 0: all */
 };
 
-/* Handles, never moved. */
+/* Handles, never moved. They follow their stream when it retires. */
 struct stg_batch_chunk {
     struct stg_batch_chunk *next;
     uint32_t n;
     struct stager_batch batches[];
+};
+
+/* How far a stream is that reconnects to a stagerd that was started again. */
+enum stg_reconnect_phase {
+    STG_RECONNECT_CONNECT = 0,
+    STG_RECONNECT_HELLO, /* sent; likewise: */
+    STG_RECONNECT_OPEN,
+    STG_RECONNECT_JOIN,
+};
+
+/* Of a stream that reconnects (api/reconnect.h), whichever stagerd it has. */
+struct stg_reconnect {
+    struct stg_bump bump; /* of the texts below */
+    const char *name, *client_id;
+    struct stager_options options; /* without what begins it: state, resume */
+    struct sockaddr_un address;
+    struct stg_rejoin rejoin;           /* of the last open */
+    uint64_t limit_ns;                  /* to wait for a stagerd */
+    uint64_t n;                         /* times that it reconnected */
+    uint64_t away_ns;                   /* and for how long stagerd was away */
+    uint64_t n_dropped, n_dropped_rows; /* that earlier ring pages have counted */
+
+    /* While stagerd is away. */
+    int64_t since_ns; /* 0: it is there */
+    int64_t retry_ns; /* when to connect again; while a reply is awaited, to give it up */
+    int64_t pause_ns;
+    enum stg_reconnect_phase phase;
+    struct stager_stream *next; /* on its way to be open; NULL: not connected */
+    struct stg_request request; /* sent last */
+    uint32_t n_asked;
+    char why[STG_ERR_TEXT_BYTES]; /* the last failure; "": none */
+};
+
+/* What stager_pollfd gave: an epoll of what the stream waits for now. */
+struct stg_poll {
+    int fd, timer;
+    int watched; /* -1: nothing */
 };
 
 /* Fields that each batch reads or changes come first, up to the head of err: few cache
@@ -91,10 +128,13 @@ struct stager_stream {
     struct stager_batch *free_batches;
     struct stg_leased *current; /* staged batch with slices left to take; or NULL */
     uint32_t max_in_flight;
-    uint32_t held;         /* current leases */
-    uint32_t batch_size;   /* 0: no slices */
-    uint32_t pins;         /* readers of memory that was already returned */
-    int finished;          /* not 0: nothing follows; the code, and final_text says why */
+    uint32_t held;       /* current leases */
+    uint32_t batch_size; /* 0: no slices */
+    uint32_t pins;       /* of bindings, on the struct */
+    int finished;        /* not 0: nothing follows; the code, and final_text says why */
+    struct stager_stream *owner;   /* of a retired stream: the one that the trainer has;
+                                      else NULL, as once that is closed */
+    struct stager_stream *retired; /* the last one that is left */
     bool copy_on_write;    /* the segment is, and a trainer may have written to it */
     bool at_end;           /* until rewind */
     bool armed;            /* `waiting` is set in the control page */
@@ -108,6 +148,15 @@ struct stager_stream {
     uint64_t n_batches;
     struct stg_noted noted; /* progress.h */
     struct stg_err err;     /* of the last call */
+
+    /* After a reconnect, a retired stream has what came from the stagerd before: batches
+     * in hand and their memory. It ends with the last of them. */
+    struct stager_stream *next_retired;
+    struct stager_stream *results; /* retired, and the last stager_run was on it */
+    uint32_t views;                /* readers of memory that was already returned */
+    bool is_gone; /* `finished`, since stagerd has ended; it may come back */
+    struct stg_reconnect *reconnect; /* NULL: it does not */
+    struct stg_poll *poll;           /* NULL before the first stager_pollfd */
 
     struct stg_map ring_page, control_page;
     struct stg_leased *leases;      /* max_in_flight of them */
@@ -164,6 +213,18 @@ int stg_stream_enter(struct stager_stream *stream);
 /* Returns false in a forked child. A partly opened stream has no guard, and is ours. */
 bool stg_stream_is_ours(const struct stager_stream *stream);
 
+/* Returns whether nothing follows, now or after a reconnect. */
+static inline bool stg_stream_is_over(const struct stager_stream *stream)
+{
+    return stream->finished != 0 && !(stream->is_gone && stream->reconnect != NULL);
+}
+
+/* Returns where errors of the stream, and of its batches, are told. */
+static inline struct stg_err *stg_stream_err(struct stager_stream *stream)
+{
+    return stream->owner != NULL ? &stream->owner->err : &stream->err;
+}
+
 /* Returns the start time of a span; 0 if the pipeline is not traced. One load. */
 static inline uint64_t stg_stream_span_begin(const struct stager_stream *stream)
 {
@@ -177,8 +238,14 @@ void stg_stream_span_end(struct stager_stream *stream, enum stg_span_kind kind,
 /* Ends the stream: every later call returns this code and text. */
 int stg_stream_finish(struct stager_stream *stream, int code, const char *text);
 
+/* Ends it because the socket has ended. */
+int stg_stream_lose(struct stager_stream *stream);
+
 /* Finishes with the terminal status that the daemon left in the ring page. */
 int stg_stream_take_final(struct stager_stream *stream);
+
+/* Returns whether a request failed because stagerd has ended, whatever else it left. */
+bool stg_stream_is_lost(const struct stager_stream *stream);
 
 /* Returns rc, the result of a request. If the daemon closed the socket after a terminal
  * status, sets that status instead and returns its code. Earlier batches stay in the

@@ -155,16 +155,28 @@ static int say_end(struct stager_stream *stream)
         (unsigned long long)stream->end_pass, stream->name);
 }
 
+/* After a reconnect, the end of a pass that the trainer has left may come again: the
+ * stream asks for the next one. Returns 1 then. */
+static int take_end(struct stager_stream *stream, const struct stg_descriptor *d)
+{
+    if (d->number < stream->n_over && stream->reconnect != NULL &&
+        stream->reconnect->n > 0) {
+        stg_control_want_pass(&stream->control, ++stream->passes);
+        stg_stream_ring_doorbell(stream);
+        return 1;
+    }
+    stream->at_end = true;
+    stream->end_pass = d->number;
+    return say_end(stream);
+}
+
 static int take_descriptor(struct stager_stream *stream, const struct stg_descriptor *d,
                            struct stager_batch **ret)
 {
     switch (d->kind) {
     case STG_DESCRIPTOR_BATCH: return take_batch(stream, d, ret);
     case STG_DESCRIPTOR_ERROR: return take_error(stream, d);
-    case STG_DESCRIPTOR_END:
-        stream->at_end = true;
-        stream->end_pass = d->number;
-        return say_end(stream);
+    case STG_DESCRIPTOR_END: return take_end(stream, d);
     case STG_DESCRIPTOR_FINAL: return stg_stream_take_final(stream);
     }
     char text[128];
@@ -218,10 +230,7 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
         if (stg_ring_ready(&stream->ring))
             return 0;
         if (rc < 0)
-            return stg_stream_finish(
-                stream, -STAGER_UNAVAILABLE,
-                "stagerd closed the connection; batches in hand stay readable; start "
-                "stagerd and open the stream again");
+            return stg_stream_lose(stream);
         stream->late = deadline_ns <= now_ns;
         if (stream->late) {
             rc = stg_stream_say_late(stream, timeout_millis);

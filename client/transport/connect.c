@@ -68,30 +68,7 @@ static int receive_reply(struct stager *client, uint64_t id, int64_t deadline_ns
     }
 }
 
-static int exchange(struct stager *client, struct stg_request *request, int64_t limit_ns,
-                    struct stg_reply *ret, int *fds, size_t max_fds, size_t *ret_n_fds,
-                    struct stg_err *err)
-{
-    request->id = ++client->last_id;
-    long n = stg_wire_encode_request(request, client->buf, sizeof(client->buf));
-    if (n < 0)
-        return stg_err(err, (int)n,
-                       "the request exceeds the limit of %u bytes for a message: if the "
-                       "pipeline names many paths, use a pattern or a `listing` file",
-                       STG_MESSAGE_MAX_BYTES);
-    int64_t deadline_ns = stg_clock_ns() + limit_ns;
-    int rc = stg_socket_send(client->fd, client->buf, (size_t)n, deadline_ns, err);
-    if (rc == 0 || rc == -STAGER_UNAVAILABLE) /* a reason may have come before the end */
-        rc = receive_reply(client, request->id, deadline_ns, ret, fds, max_fds, ret_n_fds,
-                           err);
-    /* The id shows a reply that comes too late. */
-    client->broken = client->broken || (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED);
-    return rc;
-}
-
-int stg_client_call(struct stager *client, struct stg_request *request, int64_t limit_ns,
-                    struct stg_reply *ret, int *fds, size_t max_fds, size_t *ret_n_fds,
-                    struct stg_err *err)
+static int check_usable(const struct stager *client, struct stg_err *err)
 {
     if (!stg_guard_holds(client->guard))
         return stg_err(
@@ -101,11 +78,49 @@ int stg_client_call(struct stager *client, struct stg_request *request, int64_t 
     if (client->broken)
         return stg_err(err, -STAGER_UNAVAILABLE,
                        "an earlier request on this connection failed: connect again");
-    struct stg_reply reply;
-    size_t n_fds = 0;
-    int rc = exchange(client, request, limit_ns, &reply, fds, max_fds, &n_fds, err);
+    return 0;
+}
+
+/* The id shows a reply that comes too late. */
+static int note_broken(struct stager *client, int rc)
+{
+    client->broken = client->broken || (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED);
+    return rc;
+}
+
+int stg_client_ask(struct stager *client, struct stg_request *request,
+                   int64_t deadline_ns, struct stg_err *err)
+{
+    int rc = check_usable(client, err);
     if (rc < 0)
         return rc;
+    request->id = ++client->last_id;
+    client->is_answered = false;
+    long n = stg_wire_encode_request(request, client->buf, sizeof(client->buf));
+    if (n < 0)
+        return stg_err(err, (int)n,
+                       "the request exceeds the limit of %u bytes for a message: if the "
+                       "pipeline names many paths, use a pattern or a `listing` file",
+                       STG_MESSAGE_MAX_BYTES);
+    rc = stg_socket_send(client->fd, client->buf, (size_t)n, deadline_ns, err);
+    if (rc == -STAGER_UNAVAILABLE)
+        return 0; /* a reason may have come before the end */
+    return note_broken(client, rc);
+}
+
+int stg_client_answer(struct stager *client, const struct stg_request *request,
+                      int64_t deadline_ns, struct stg_reply *ret, int *fds,
+                      size_t max_fds, size_t *ret_n_fds, struct stg_err *err)
+{
+    struct stg_reply reply;
+    size_t n_fds = 0;
+    int rc = check_usable(client, err);
+    if (rc == 0)
+        rc = note_broken(client, receive_reply(client, request->id, deadline_ns, &reply,
+                                               fds, max_fds, &n_fds, err));
+    if (rc < 0)
+        return rc;
+    client->is_answered = true;
     if (reply.code == 0 && reply.kind != request->kind)
         rc = stg_err(err, -STAGER_INTERNAL, "stagerd replied to a different request");
     else if (reply.code != 0)
@@ -119,6 +134,17 @@ int stg_client_call(struct stager *client, struct stg_request *request, int64_t 
     if (ret_n_fds != NULL)
         *ret_n_fds = n_fds;
     return 0;
+}
+
+int stg_client_call(struct stager *client, struct stg_request *request, int64_t limit_ns,
+                    struct stg_reply *ret, int *fds, size_t max_fds, size_t *ret_n_fds,
+                    struct stg_err *err)
+{
+    int64_t deadline_ns = stg_clock_ns() + limit_ns;
+    int rc = stg_client_ask(client, request, deadline_ns, err);
+    return rc < 0 ? rc
+                  : stg_client_answer(client, request, deadline_ns, ret, fds, max_fds,
+                                      ret_n_fds, err);
 }
 
 /* ---- hello ---- */
@@ -138,17 +164,21 @@ static int copy_hello(struct stager *client, const struct stg_reply *reply,
     return 0;
 }
 
-static int say_hello(struct stager *client, struct stg_err *err)
+static void fill_hello(struct stg_request *ret)
 {
-    struct stg_request request = {
+    *ret = (struct stg_request){
         .kind = STG_REQUEST_HELLO,
         .min_version = STG_PROTOCOL_MIN,
         .max_version = STG_PROTOCOL_MAX,
         .client = program_invocation_short_name,
     };
+}
+
+int stg_client_greet(struct stager *client, int64_t deadline_ns, struct stg_err *err)
+{
+    struct stg_request request = {.kind = STG_REQUEST_HELLO, .id = client->last_id};
     struct stg_reply reply;
-    int rc =
-        stg_client_call(client, &request, STG_REQUEST_NS, &reply, NULL, 0, NULL, err);
+    int rc = stg_client_answer(client, &request, deadline_ns, &reply, NULL, 0, NULL, err);
     if (rc < 0)
         return rc;
     if (reply.version < STG_PROTOCOL_MIN || reply.version > STG_PROTOCOL_MAX)
@@ -159,8 +189,8 @@ static int say_hello(struct stager *client, struct stg_err *err)
     return copy_hello(client, &reply, err);
 }
 
-int stg_client_connect(const struct sockaddr_un *address, struct stager **ret,
-                       struct stg_err *err)
+int stg_client_begin(const struct sockaddr_un *address, bool waits, struct stager **ret,
+                     struct stg_err *err)
 {
     struct stager *client = calloc(1, sizeof(*client));
     if (client == NULL)
@@ -170,11 +200,30 @@ int stg_client_connect(const struct sockaddr_un *address, struct stager **ret,
     stg_bump_init(&client->bump, BUMP_BYTES);
     stg_bump_init(&client->hello_bump, BUMP_BYTES);
 
+    struct stg_request hello;
+    fill_hello(&hello);
     int rc = stg_guard_create(&client->guard, err);
     if (rc == 0)
-        rc = stg_socket_connect(address, &client->fd, err);
+        rc = stg_socket_connect(address, waits, &client->fd, err);
     if (rc == 0)
-        rc = say_hello(client, err);
+        rc = stg_client_ask(client, &hello, stg_clock_ns() + (waits ? STG_REQUEST_NS : 0),
+                            err);
+    if (rc < 0) {
+        stager_disconnect(client);
+        return rc;
+    }
+    *ret = client;
+    return 0;
+}
+
+int stg_client_connect(const struct sockaddr_un *address, struct stager **ret,
+                       struct stg_err *err)
+{
+    struct stager *client;
+    int rc = stg_client_begin(address, true, &client, err);
+    if (rc < 0)
+        return rc;
+    rc = stg_client_greet(client, stg_clock_ns() + STG_REQUEST_NS, err);
     if (rc < 0) {
         stager_disconnect(client);
         return rc;

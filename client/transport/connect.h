@@ -17,7 +17,8 @@ struct stager {
     struct stg_guard *guard;
     struct sockaddr_un address;
     uint64_t last_id;
-    bool broken; /* a half-done exchange: nothing that follows can be trusted */
+    bool broken;      /* a half-done exchange: nothing that follows can be trusted */
+    bool is_answered; /* the last request */
 
     /* What the daemon said of itself. Strings live in hello_bump. */
     struct stg_bump hello_bump;
@@ -40,12 +41,27 @@ struct stager {
 int stg_client_connect(const struct sockaddr_un *address, struct stager **ret,
                        struct stg_err *err);
 
+/* The two halves of that: begin connects and sends the hello; greet waits for its reply.
+ * waits: as for stg_socket_connect. DEADLINE_EXCEEDED: greet may be called again. */
+int stg_client_begin(const struct sockaddr_un *address, bool waits, struct stager **ret,
+                     struct stg_err *err);
+int stg_client_greet(struct stager *client, int64_t deadline_ns, struct stg_err *err);
+
 /* Sends a request (its id is set here) and waits for its reply; ret lives until the next
  * call. fds: max_fds descriptors at most that come with the reply; the caller closes
  * them. Returns the reply's own code with its text too. */
 int stg_client_call(struct stager *client, struct stg_request *request, int64_t limit_ns,
                     struct stg_reply *ret, int *fds, size_t max_fds, size_t *ret_n_fds,
                     struct stg_err *err);
+
+/* The two halves of that. `answer` reads only kind and id of the request, which ask has
+ * set. is_answered false: what answer returned is not the daemon's code; after
+ * DEADLINE_EXCEEDED it may be called again. */
+int stg_client_ask(struct stager *client, struct stg_request *request,
+                   int64_t deadline_ns, struct stg_err *err);
+int stg_client_answer(struct stager *client, const struct stg_request *request,
+                      int64_t deadline_ns, struct stg_reply *ret, int *fds,
+                      size_t max_fds, size_t *ret_n_fds, struct stg_err *err);
 
 /* Refuses what a stagerd of that protocol cannot do; `what`: "has no commits".
  * FAILED_PRECONDITION. */

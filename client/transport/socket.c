@@ -109,12 +109,12 @@ static int say_denied(const struct sockaddr_un *address, struct stg_err *err)
                    address->sun_path, name, name);
 }
 
-static int say_unreachable(const struct sockaddr_un *address, int number,
+static int say_unreachable(const struct sockaddr_un *address, bool waits, int number,
                            struct stg_err *err)
 {
     if (number == EACCES || number == EPERM)
         return say_denied(address, err);
-    if (number == EAGAIN)
+    if (number == EAGAIN && waits)
         return stg_err(err, -STAGER_UNAVAILABLE,
                        "cannot reach stagerd at %s: it accepted no connection for %d s",
                        address->sun_path, CONNECT_S);
@@ -125,9 +125,11 @@ static int say_unreachable(const struct sockaddr_un *address, int number,
         address->sun_path, strerror(number));
 }
 
-int stg_socket_connect(const struct sockaddr_un *address, int *ret, struct stg_err *err)
+int stg_socket_connect(const struct sockaddr_un *address, bool waits, int *ret,
+                       struct stg_err *err)
 {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd =
+        socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0);
     if (fd < 0)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot make a socket: %s",
                        strerror(errno));
@@ -141,7 +143,7 @@ int stg_socket_connect(const struct sockaddr_un *address, int *ret, struct stg_e
     if (rc < 0) {
         int number = errno;
         close(fd);
-        return say_unreachable(address, number, err);
+        return say_unreachable(address, waits, number, err);
     }
     *ret = fd;
     return 0;
@@ -172,6 +174,12 @@ static int wait_for(int fd, short events, int64_t deadline_ns)
         if ((rc == 0 && is_last) || (rc < 0 && errno != EINTR) || patience_is_over())
             return 0;
     }
+}
+
+bool stg_socket_wait(int fd, int64_t until_ns)
+{
+    wait_for(fd, POLLIN, until_ns);
+    return !patience_is_over();
 }
 
 int stg_socket_send(int fd, const void *data, size_t bytes, int64_t deadline_ns,

@@ -43,8 +43,13 @@ int stg_socket_find(const char *runtime_dir, struct sockaddr_un *ret,
                     struct stg_err *err);
 
 /* Connects. UNAVAILABLE says how to start the daemon, PERMISSION_DENIED which group may.
- * The caller closes *ret. */
-int stg_socket_connect(const struct sockaddr_un *address, int *ret, struct stg_err *err);
+ * waits: up to 10 s if the daemon accepts no connection. The caller closes *ret. */
+int stg_socket_connect(const struct sockaddr_un *address, bool waits, int *ret,
+                       struct stg_err *err);
+
+/* Waits until something is to be read, the other end is closed, or until_ns has come. fd
+ * -1: only for that time. Returns false if the thread's patience is over. */
+bool stg_socket_wait(int fd, int64_t until_ns);
 
 /* Sends one message. UNAVAILABLE when the daemon is gone, DEADLINE_EXCEEDED. */
 int stg_socket_send(int fd, const void *data, size_t bytes, int64_t deadline_ns,

@@ -421,22 +421,33 @@ static struct stg_audit_share *find_share(struct stg_audit *audit,
 
 /* ---- reading: each returns 1 if the words are a record, 0 if not ---- */
 
-/* Returns a copy; "" stands for the word "-". NULL: there is no word. */
+/* Returns a copy; "" stands for the word "-". NULL: there is no word, or no memory. */
 static char *take_word(struct stg_words *words)
 {
     const char *word;
     size_t n = stg_words_next(words, &word);
     if (n == 0)
         return NULL;
-    return n == strlen(NONE) && memcmp(word, NONE, n) == 0 ? strdup("")
-                                                           : strndup(word, n);
+    bool is_none = n == strlen(NONE) && memcmp(word, NONE, n) == 0;
+    char *copy = strndup(word, is_none ? 0 : n);
+    words->has_failed |= copy == NULL;
+    return copy;
+}
+
+/* Returns whether a word is the text of a set. */
+static bool read_set(struct stg_words *words, const char *text, struct stg_taken *ret)
+{
+    if (text == NULL || strlen(text) >= STG_TAKEN_TEXT_BYTES)
+        return false;
+    int rc = stg_taken_read(text, ret, NULL);
+    words->has_failed |= rc == -STAGER_RESOURCE_EXHAUSTED;
+    return rc == 0;
 }
 
 static bool take_set(struct stg_words *words, struct stg_taken *ret)
 {
     char *text = take_word(words);
-    bool is_good = text != NULL && strlen(text) < STG_TAKEN_TEXT_BYTES &&
-                   stg_taken_read(text, ret, NULL) == 0;
+    bool is_good = read_set(words, text, ret);
     free(text);
     return is_good;
 }
@@ -452,19 +463,21 @@ static bool take_flag(struct stg_words *words, bool *ret)
 static char *take_name(struct stg_words *words)
 {
     char name[STG_AUDIT_NAME_BYTES];
-    return stg_words_name(words, name, sizeof(name)) ? strdup(name) : NULL;
+    if (!stg_words_name(words, name, sizeof(name)))
+        return NULL;
+    char *copy = strdup(name);
+    words->has_failed |= copy == NULL;
+    return copy;
 }
 
 /* `taken` is the caller's, also if it fails. */
 static bool take_point(struct stg_words *words, struct stg_audit_point *ret)
 {
     struct stg_taken set = {0};
-    bool is_good = stg_words_number(words, &ret->pass) &&
-                   stg_words_number(words, &ret->items) &&
-                   stg_words_number(words, &ret->elements) &&
-                   (ret->taken = take_word(words)) != NULL &&
-                   strlen(ret->taken) < STG_TAKEN_TEXT_BYTES &&
-                   stg_taken_read(ret->taken, &set, NULL) == 0;
+    bool is_good =
+        stg_words_number(words, &ret->pass) && stg_words_number(words, &ret->items) &&
+        stg_words_number(words, &ret->elements) &&
+        (ret->taken = take_word(words)) != NULL && read_set(words, ret->taken, &set);
     stg_taken_finish(&set);
     return is_good;
 }
@@ -509,6 +522,8 @@ static int read_begin(struct stg_audit *audit, struct stg_words words,
         audit->attempts[audit->n_attempts++] = attempt;
     else
         free_attempt(&attempt);
+    if (words.has_failed)
+        return no_memory(err);
     return is_good && rc == 0 ? 1 : rc;
 }
 
@@ -520,13 +535,13 @@ static bool take_cell(const char **at, const char *end, struct stg_audit_cell *c
     while (colon < end && *colon >= '0' && *colon <= '9' && colon - *at < 19)
         colon++;
     if (colon < end && *colon == ':') {
-        struct stg_words number = {*at, colon};
+        struct stg_words number = {.at = *at, .end = colon};
         if (!stg_words_number(&number, &n) || n == 0)
             return false;
         *at = colon + 1;
     }
     *ret_gap = end - *at >= 1 && **at == NONE[0];
-    struct stg_words sum = {*at, end - *at > 16 ? *at + 16 : end};
+    struct stg_words sum = {.at = *at, .end = end - *at > 16 ? *at + 16 : end};
     if (!*ret_gap && !stg_words_hex(&sum, &cell->sum))
         return false;
     *at += *ret_gap ? 1 : 16;
@@ -591,7 +606,7 @@ static int read_publish(struct stg_audit *audit, struct stg_words words,
     }
     if (rc == 1 && trail != NULL)
         rc = unite(&trail->skipped, &head.skipped, &at) == 0;
-    if ((rc == 1 && trail == NULL) || rc < 0)
+    if ((rc == 1 && trail == NULL) || rc < 0 || words.has_failed)
         rc = no_memory(err);
     if (rc == 0 && trail != NULL) /* cells or items are left out */
         find_run(audit, head.run)->is_missing = true;
@@ -651,7 +666,7 @@ static int read_client(struct stg_audit *audit, struct stg_words words,
     if (rc == 1)
         rc = add_to_share(audit, &share);
     stg_audit_share_finish(&share);
-    if (rc < 0)
+    if (rc < 0 || words.has_failed)
         return no_memory(err);
     return is_good;
 }
@@ -674,7 +689,8 @@ static int read_commit(struct stg_audit *audit, struct stg_words words,
         free((void *)(uintptr_t)commit.tag);
         free((void *)(uintptr_t)commit.point.taken);
     }
-    return attempt != NULL && !is_added ? no_memory(err) : is_good;
+    bool has_failed = words.has_failed || (attempt != NULL && !is_added);
+    return has_failed ? no_memory(err) : is_good;
 }
 
 static int read_end(struct stg_audit *audit, struct stg_words words, struct stg_err *err)

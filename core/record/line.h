@@ -33,12 +33,13 @@ bool stg_line_is_right(const char *line, size_t n, const char *mark);
 /* The words of a line that are left. */
 struct stg_words {
     const char *at, *end;
+    bool has_failed; /* for the reader: out of memory for a word */
 };
 
 /* Returns those of a line that is right. */
 static inline struct stg_words stg_line_words(const char *line, size_t n)
 {
-    struct stg_words words = {line + STG_LINE_HEAD_BYTES, line + n};
+    struct stg_words words = {.at = line + STG_LINE_HEAD_BYTES, .end = line + n};
     return words;
 }
 

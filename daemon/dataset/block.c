@@ -16,8 +16,10 @@ struct owned_block {
     struct stg_chunk *chunk;  /* that it shows, or NULL */
     struct stg_chunk *memory; /* that it lies in, when it is large, or NULL */
     struct stg_block *parent; /* whose memory it shows, or NULL */
-    uint64_t taken;           /* counted on quota; by memory, when there is one */
-    char *at, *end;           /* what is left to carve */
+    struct stg_chunk **held;  /* that it shows too, n_held */
+    uint32_t n_held;
+    uint64_t taken; /* counted on quota; by memory, when there is one */
+    char *at, *end; /* what is left to carve */
 };
 
 struct stg_block *stg_block_ref(struct stg_block *block)
@@ -41,6 +43,8 @@ static void owned_destroy(struct stg_block *block)
     stg_ahead_unref(block->ahead);
     stg_chunk_unref(own->chunk);
     stg_block_unref(own->parent);
+    for (uint32_t i = 0; i < own->n_held; i++)
+        stg_chunk_unref(own->held[i]);
     if (own->memory != NULL) {
         stg_chunk_unref(own->memory);
     } else {
@@ -98,6 +102,7 @@ int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t by
     own->chunk = chunk != NULL ? stg_chunk_ref(chunk) : NULL;
     own->memory = memory;
     own->parent = NULL;
+    own->n_held = 0;
     own->taken = memory != NULL ? memory->capacity : head + bytes;
     own->at = (char *)own + stg_block_room(sizeof(*own));
     own->end = (char *)own + head + bytes;
@@ -123,6 +128,16 @@ void *stg_block_carve(struct stg_block *block, uint64_t bytes)
     return ret;
 }
 
+void stg_block_hold(struct stg_block *block, struct stg_chunk *const *chunks, uint32_t n)
+{
+    struct owned_block *own = block->owner;
+    assert(own->n_held == 0);
+    own->held = stg_block_carve(block, n * sizeof(*own->held));
+    for (uint32_t i = 0; i < n; i++)
+        own->held[i] = stg_chunk_ref(chunks[i]);
+    own->n_held = n;
+}
+
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err)
 {
@@ -140,7 +155,7 @@ void stg_block_move(struct stg_block *block, struct stg_quota *to)
 {
     struct owned_block *own = block->owner;
     struct stg_quota *from = own->quota;
-    assert(own->parent == NULL && own->chunk == NULL);
+    assert(own->parent == NULL && own->chunk == NULL && own->n_held == 0);
     own->quota = stg_quota_ref(to);
     if (own->memory != NULL) {
         stg_chunk_move(own->memory, to);

@@ -28,6 +28,10 @@ int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t by
  */
 void *stg_block_carve(struct stg_block *block, uint64_t bytes);
 
+/* Takes references on chunks that the block shows beside its own, once. Carves
+ * n * sizeof(chunk pointer). */
+void stg_block_hold(struct stg_block *block, struct stg_chunk *const *chunks, uint32_t n);
+
 /* Creates an error block with *error. */
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err);

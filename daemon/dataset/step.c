@@ -191,7 +191,9 @@ int stg_iter_replay(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg
 
 bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
-    return iter->impl->left != NULL && iter->impl->left(iter, most, ret);
+    const struct stg_iter_impl *impl = iter->impl;
+    return impl->left != NULL && (impl->left_has_errors || stg_iter_is_clean(iter)) &&
+           impl->left(iter, most, ret);
 }
 
 /* ---- any order ---- */

@@ -49,9 +49,9 @@ struct stg_iter_impl {
     int (*skip)(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
     /* Returns whether the number of records that follow in this iteration is known
      * without producing any. Sets *ret to it if it is less than `most`, else to `most` or
-     * more. A source counts its errors too; all others are asked only where
-     * stg_iter_is_clean. NULL: unknown. */
+     * more. Asked only where stg_iter_is_clean, unless left_has_errors. NULL: unknown. */
     bool (*left)(struct stg_iter *iter, uint64_t most, uint64_t *ret);
+    bool left_has_errors; /* each error that follows is one of them */
     /* One record comes out for each that is taken, in order, also for an error. Needs
      * skip. */
     bool is_one_to_one;
@@ -128,6 +128,7 @@ extern const struct stg_transformation stg_jsonl;
 extern const struct stg_transformation stg_read_file;
 extern const struct stg_transformation stg_npy;
 extern const struct stg_transformation stg_tar;
+extern const struct stg_transformation stg_parquet;
 extern const struct stg_transformation stg_range;
 extern const struct stg_transformation stg_shuffle;
 extern const struct stg_transformation stg_repeat;
@@ -275,7 +276,7 @@ int stg_iter_replay(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                     struct stg_err *err);
 /* Returns the failure of a skip that has met an error where stg_iter_is_clean. */
 int stg_iter_unexpected(const struct stg_block *error, struct stg_err *err);
-/* Calls impl.left. */
+/* Calls impl.left where it may be asked. */
 bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret);
 
 /* Returns whether nothing that is skipped now is an error, nor made of one: in the run
@@ -285,6 +286,15 @@ bool stg_iter_left(struct stg_iter *iter, uint64_t most, uint64_t *ret);
 static inline bool stg_iter_is_clean(const struct stg_iter *iter)
 {
     return iter->depth < iter->dataset->clean_below;
+}
+
+/* Returns whether neither this iterator nor one that it may pull from has yielded an
+ * error in this pass, as far as it has come: stg_iter_is_clean from a position here. */
+static inline bool stg_iter_was_clean(const struct stg_iter *iter)
+{
+    uint32_t from =
+        atomic_load_explicit(&iter->dataset->errors_from, memory_order_relaxed);
+    return from == 0 || iter->depth < from;
 }
 
 /* Returns whether any iterator of the dataset has yielded an error in this pass. */

@@ -37,6 +37,7 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_read_file,
     &stg_npy,
     &stg_tar,
+    &stg_parquet,
     &stg_interleave,
     &stg_parallel_interleave,
     &stg_zip,

@@ -53,18 +53,21 @@ static int write_parts(int fd, const struct stg_text_part *parts, size_t n_parts
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < n_parts; i++)
         rc = write_part(fd, &parts[i]);
-    return rc == 0 ? fsync(fd) : rc;
+    return rc;
 }
 
-int stg_text_file_replace(const char *path, const char *temporary,
-                          const struct stg_text_part *parts, size_t n_parts,
-                          const char **ret_failed)
+static int replace(const char *path, const char *temporary,
+                   const struct stg_text_part *parts, size_t n_parts, bool syncs,
+                   const char **ret_failed)
 {
     *ret_failed = temporary;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -1;
-    int rc = write_parts(fd, parts, n_parts), reason = errno;
+    int rc = write_parts(fd, parts, n_parts);
+    if (rc == 0 && syncs)
+        rc = fsync(fd);
+    int reason = errno;
     close(fd);
     if (rc == 0) {
         *ret_failed = path;
@@ -75,6 +78,20 @@ int stg_text_file_replace(const char *path, const char *temporary,
         unlink(temporary);
     errno = reason;
     return rc;
+}
+
+int stg_text_file_replace(const char *path, const char *temporary,
+                          const struct stg_text_part *parts, size_t n_parts,
+                          const char **ret_failed)
+{
+    return replace(path, temporary, parts, n_parts, true, ret_failed);
+}
+
+int stg_text_file_replace_soon(const char *path, const char *temporary,
+                               const struct stg_text_part *parts, size_t n_parts,
+                               const char **ret_failed)
+{
+    return replace(path, temporary, parts, n_parts, false, ret_failed);
 }
 
 int stg_text_file_read(const char *path, size_t limit, struct stat *ret_stat, char **ret,

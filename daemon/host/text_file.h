@@ -22,6 +22,12 @@ int stg_text_file_replace(const char *path, const char *temporary,
                           const struct stg_text_part *parts, size_t n_parts,
                           const char **ret_failed);
 
+/* The same without a wait for the disk: after a power failure the file may be empty or
+ * cut, which its reader has to notice. */
+int stg_text_file_replace_soon(const char *path, const char *temporary,
+                               const struct stg_text_part *parts, size_t n_parts,
+                               const char **ret_failed);
+
 /* Reads a file of at most `limit` bytes and ends it with NUL; the caller frees. Fills
  * ret_stat and then accepts a regular file alone; NULL: a pipe will do. NOT_FOUND,
  * PERMISSION_DENIED ... with the path and the system's reason. */

@@ -431,6 +431,23 @@ uint64_t stg_journal_begin(struct stg_journal *journal, const char *name)
     return attempt;
 }
 
+uint64_t stg_journal_continue(struct stg_journal *journal, const char *name,
+                              uint64_t attempt)
+{
+    struct stg_lane *lane = stg_commits_lane(&journal->commits, name);
+    if (lane == NULL || lane->attempt > attempt)
+        return 0;
+    lane->attempt = attempt;
+    stg_journal_raise(journal, attempt);
+    return attempt;
+}
+
+void stg_journal_raise(struct stg_journal *journal, uint64_t attempt)
+{
+    if (attempt > journal->commits.attempt)
+        journal->commits.attempt = attempt;
+}
+
 uint64_t stg_journal_number(struct stg_journal *journal)
 {
     return ++journal->commits.attempt;

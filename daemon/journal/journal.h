@@ -39,7 +39,8 @@ int stg_journal_create(const struct stg_journal_config *config, struct stg_journ
 struct stg_journal *stg_journal_ref(struct stg_journal *journal);
 void stg_journal_unref(struct stg_journal *journal); /* NULL is allowed */
 
-/* The pipeline was deleted: removes the file; commits that wait fail. */
+/* The pipeline was deleted: removes the files; commits that wait fail. Any thread: it
+ * waits for the disk. */
 void stg_journal_remove(struct stg_journal *journal);
 
 /* Returns 0, or the error that the file could not be read with. */
@@ -57,6 +58,14 @@ bool stg_journal_is_busy(const struct stg_journal *journal);
 /* Begins an attempt of the lane and returns its number; 0: out of memory. It is written
  * to the file if the lane has commits; a run goes on if that fails. */
 uint64_t stg_journal_begin(struct stg_journal *journal, const char *lane);
+
+/* Goes on with an attempt of the lane that began before a restart of stagerd, and returns
+ * its number. 0: a later one has begun, or memory ran out. */
+uint64_t stg_journal_continue(struct stg_journal *journal, const char *lane,
+                              uint64_t attempt);
+
+/* An attempt of that number began before a restart: later ones have higher numbers. */
+void stg_journal_raise(struct stg_journal *journal, uint64_t attempt);
 
 /* Returns the time of commits: nanoseconds since 1970. */
 uint64_t stg_journal_now_ns(void);

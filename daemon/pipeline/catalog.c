@@ -14,6 +14,7 @@
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pipeline/difference.h"
+#include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/store.h"
 #include "daemon/pipeline/versions.h"
 #include "daemon/pyworker/work.h"
@@ -124,6 +125,7 @@ static void stop_workers(struct stg_pipeline *pipeline, const char *text)
 static void free_pipeline(struct stg_pipeline *pipeline)
 {
     stop_workers(pipeline, "the pipeline was deleted");
+    stg_gathering_destroy(pipeline->gathering);
     stg_journal_unref(pipeline->journal);
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
@@ -144,6 +146,7 @@ void stg_catalog_destroy(struct stg_catalog *catalog)
         free_pipeline(catalog->pipelines);
         catalog->pipelines = next;
     }
+    stg_recovery_close(catalog);
     catalog->budget->reclaim = NULL;
     stg_containers_destroy(catalog->containers);
     stg_priors_finish(&catalog->priors);
@@ -278,20 +281,6 @@ int stg_catalog_check_replace(const struct stg_catalog *catalog,
                : refuse(catalog, pipeline, definition, err);
 }
 
-/* Stores the definition as the next generation, after the one that it replaces is kept.
- */
-static int save_next(struct stg_catalog *catalog, const struct stg_pipeline *pipeline,
-                     struct stg_definition *definition, struct stg_err *err)
-{
-    definition->applied_ns = stg_versions_now_ns();
-    int rc = stg_versions_keep(catalog->settings, pipeline->name, pipeline->definition,
-                               pipeline->generation, err);
-    if (rc == 0)
-        rc = stg_store_save(catalog->settings, pipeline->name, false, definition,
-                            pipeline->generation + 1, err);
-    return rc;
-}
-
 /* Makes a definition that is stored the next generation: the clients of the last one get
  * what is published, then ABORTED. */
 static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
@@ -302,6 +291,7 @@ static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
     snprintf(text, sizeof(text), "replaced by generation %" PRIu64, pipeline->generation);
     retire(catalog, pipeline, text);
     stop_workers(pipeline, text);
+    stg_recovery_end(catalog, pipeline);
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
     pipeline->run_id = run_id;
@@ -313,51 +303,6 @@ static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
     stg_measure_destroy(pipeline->measure);
     pipeline->measure = NULL;
     pipeline->from_dir = false;
-}
-
-static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                              struct stg_definition *definition, enum stg_replace replace,
-                              struct stg_err *err)
-{
-    struct stg_workers *workers = NULL;
-    int rc = stg_catalog_check_replace(catalog, pipeline, definition, replace, err);
-    if (rc == 0)
-        rc = make_workers(catalog, pipeline->name, definition, &workers, err);
-    if (rc == 0)
-        rc = save_next(catalog, pipeline, definition, err);
-    if (rc < 0) {
-        stg_workers_unref(workers);
-        return rc;
-    }
-    install(catalog, pipeline, definition, stg_catalog_make_id() >> 1);
-    pipeline->workers = workers;
-    stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
-    return 0;
-}
-
-int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                      struct stg_pipeline *candidate, enum stg_replace replace,
-                      struct stg_err *err)
-{
-    struct stg_instance *instance = candidate->instance;
-    int rc =
-        stg_catalog_check_replace(catalog, pipeline, candidate->definition, replace, err);
-    if (rc == 0)
-        rc = save_next(catalog, pipeline, candidate->definition, err);
-    if (rc < 0)
-        return rc;
-    install(catalog, pipeline, candidate->definition, candidate->run_id);
-    candidate->definition = NULL;
-    candidate->instance = NULL;
-    pipeline->instance = instance;
-    pipeline->max_in_flight = candidate->max_in_flight;
-    instance->pipeline = pipeline;
-    instance->is_candidate = false;
-    if (instance->config.audit_run != 0)
-        instance->journal = stg_journal_ref(pipeline->journal);
-    stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
-    stg_catalog_note(instance);
-    return 0;
 }
 
 void stg_catalog_drop(struct stg_pipeline *candidate, const char *text)
@@ -382,9 +327,10 @@ static int make_journal(struct stg_catalog *catalog, const char *name,
     return stg_journal_create(&config, ret, err);
 }
 
-static int add(struct stg_catalog *catalog, const char *name,
-               struct stg_definition *definition, uint64_t generation,
-               struct stg_pipeline **ret, struct stg_err *err)
+/* Makes a pipeline that is in no list; it takes the reference of the definition. */
+static int make_pipeline(struct stg_catalog *catalog, const char *name,
+                         struct stg_definition *definition, struct stg_pipeline **ret,
+                         struct stg_err *err)
 {
     struct stg_pipeline *pipeline = calloc(1, sizeof(*pipeline));
     if (pipeline == NULL)
@@ -399,16 +345,19 @@ static int add(struct stg_catalog *catalog, const char *name,
     }
     snprintf(pipeline->name, sizeof(pipeline->name), "%s", name);
     pipeline->definition = definition;
-    pipeline->generation = generation;
     pipeline->id = stg_catalog_make_id();
     pipeline->run_id = stg_catalog_make_id() >> 1; /* a number of JSON, below 2^63 */
+    *ret = pipeline;
+    return 0;
+}
+
+static void link_pipeline(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
+{
     struct stg_pipeline **at = &catalog->pipelines;
-    while (*at != NULL && strcmp((*at)->name, name) < 0)
+    while (*at != NULL && strcmp((*at)->name, pipeline->name) < 0)
         at = &(*at)->next;
     pipeline->next = *at;
     *at = pipeline;
-    *ret = pipeline;
-    return 0;
 }
 
 static void unlink_pipeline(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
@@ -419,39 +368,206 @@ static void unlink_pipeline(struct stg_catalog *catalog, struct stg_pipeline *pi
     *at = pipeline->next;
 }
 
-/* Saved last: what is refused must not be there after a restart. */
-static int add_and_save(struct stg_catalog *catalog, const char *name,
-                        struct stg_definition *definition, struct stg_pipeline **ret,
-                        struct stg_err *err)
+/* ---- changes ---- */
+
+bool stg_catalog_changes(const struct stg_catalog *catalog,
+                         const struct stg_pipeline *pipeline)
 {
-    struct stg_pipeline *pipeline;
-    int rc = add(catalog, name, definition, 1, &pipeline, err);
+    const struct stg_change *change = catalog->change;
+    return change != NULL && (pipeline == NULL || change->pipeline == pipeline);
+}
+
+static int remove_files(const struct stg_change *change, struct stg_err *err)
+{
+    const struct stg_settings *settings = change->catalog->settings;
+    int rc = stg_store_forget(settings, change->pipeline->name, err);
     if (rc < 0)
         return rc;
-    definition->applied_ns = stg_versions_now_ns();
-    stg_versions_forget(catalog->settings, name); /* of a delete that was interrupted */
-    rc = stg_store_save(catalog->settings, pipeline->name, false, definition, 1, err);
-    if (rc < 0) {
-        unlink_pipeline(catalog, pipeline);
-        stg_workers_unref(pipeline->workers);
-        stg_journal_unref(pipeline->journal);
-        free(pipeline);
-        return rc;
-    }
-    *ret = pipeline;
+    stg_journal_remove(change->pipeline->journal);
+    stg_versions_forget(settings, change->pipeline->name);
     return 0;
+}
+
+/* Stores the next definition, after the one that it replaces is kept. */
+static int write_files(const struct stg_change *change, struct stg_err *err)
+{
+    const struct stg_settings *settings = change->catalog->settings;
+    const struct stg_pipeline *pipeline = change->pipeline;
+    int rc = 0;
+    if (pipeline->generation > 0)
+        rc = stg_versions_keep(settings, pipeline->name, pipeline->definition,
+                               pipeline->generation, err);
+    else
+        stg_versions_forget(settings, pipeline->name); /* of an interrupted delete */
+    if (rc == 0)
+        rc = stg_store_save(settings, pipeline->name, false, change->definition,
+                            pipeline->generation + 1, err);
+    return rc;
+}
+
+static void write_change(uv_work_t *work)
+{
+    struct stg_change *change = work->data;
+    if (change->definition == NULL)
+        remove_files(change, &change->err);
+    else
+        write_files(change, &change->err);
+}
+
+/* The instance of the candidate is that of the pipeline from here on. */
+static void take_instance(struct stg_pipeline *pipeline, struct stg_pipeline *candidate)
+{
+    struct stg_instance *instance = candidate->instance;
+    candidate->definition = NULL;
+    candidate->instance = NULL;
+    pipeline->instance = instance;
+    pipeline->max_in_flight = candidate->max_in_flight;
+    if (instance == NULL)
+        return;
+    instance->pipeline = pipeline;
+    instance->is_candidate = false;
+    if (instance->config.audit_run != 0)
+        instance->journal = stg_journal_ref(pipeline->journal);
+}
+
+static void finish_delete(struct stg_change *change)
+{
+    struct stg_catalog *catalog = change->catalog;
+    struct stg_pipeline *pipeline = change->pipeline;
+    retire(catalog, pipeline, "the pipeline was deleted");
+    stg_recovery_end(catalog, pipeline);
+    unlink_pipeline(catalog, pipeline);
+    stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);
+    free_pipeline(pipeline);
+    change->pipeline = NULL;
+    stg_heap_trim(&catalog->trim, catalog->loop);
+}
+
+static void finish_apply(struct stg_change *change)
+{
+    struct stg_catalog *catalog = change->catalog;
+    struct stg_pipeline *pipeline = change->pipeline, *candidate = change->candidate;
+    if (pipeline->generation == 0) {
+        pipeline->generation = 1;
+        link_pipeline(catalog, pipeline);
+    } else {
+        install(catalog, pipeline, change->definition,
+                candidate != NULL ? candidate->run_id : stg_catalog_make_id() >> 1);
+        pipeline->workers = change->workers;
+    }
+    if (candidate != NULL)
+        take_instance(pipeline, candidate);
+    stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);
+    if (candidate != NULL && pipeline->instance != NULL)
+        stg_catalog_note(pipeline->instance);
+}
+
+/* The disk has refused it: the pipeline stays as it was. */
+static void give_up(struct stg_change *change)
+{
+    struct stg_pipeline *pipeline = change->pipeline;
+    stg_workers_unref(change->workers);
+    if (pipeline->generation == 0)
+        free_pipeline(pipeline); /* with the definition */
+    else if (change->candidate == NULL)
+        stg_definition_unref(change->definition);
+    change->pipeline = NULL;
+}
+
+static void wrote_change(uv_work_t *work, int status)
+{
+    struct stg_change *change = work->data;
+    struct stg_catalog *catalog = change->catalog;
+    catalog->change = NULL;
+    if (change->err.code < 0)
+        give_up(change);
+    else if (change->definition == NULL)
+        finish_delete(change);
+    else
+        finish_apply(change);
+    struct stg_changed changed = {.pipeline = change->pipeline, .err = change->err};
+    change->done.call(change->done.arg, &changed);
+    free(change);
+    catalog->hooks.changed(catalog->hooks.owner);
+}
+
+/* A disk that hangs delays nothing but changes, and opens of this pipeline. */
+static int begin_change(struct stg_catalog *catalog, const struct stg_change *what,
+                        struct stg_err *err)
+{
+    struct stg_change *change = catalog->change == NULL ? malloc(sizeof(*change)) : NULL;
+    if (catalog->change != NULL)
+        return stg_err(err, -STAGER_UNAVAILABLE,
+                       "another change waits for the disk of state_dir: try again");
+    if (change == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    *change = *what;
+    change->catalog = catalog;
+    change->work.data = change;
+    if (change->definition != NULL)
+        change->definition->applied_ns = stg_versions_now_ns();
+    catalog->change = change;
+    uv_queue_work(catalog->loop, &change->work, write_change, wrote_change);
+    return 0;
+}
+
+/* ---- applying ---- */
+
+static int replace_definition(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                              struct stg_definition *definition, enum stg_replace replace,
+                              const struct stg_change_done *done, struct stg_err *err)
+{
+    struct stg_change change = {
+        .pipeline = pipeline, .definition = definition, .done = *done};
+    int rc = stg_catalog_check_replace(catalog, pipeline, definition, replace, err);
+    if (rc == 0)
+        rc = make_workers(catalog, pipeline->name, definition, &change.workers, err);
+    if (rc == 0)
+        rc = begin_change(catalog, &change, err);
+    if (rc < 0)
+        stg_workers_unref(change.workers);
+    return rc;
+}
+
+int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                      struct stg_pipeline *candidate, enum stg_replace replace,
+                      const struct stg_change_done *done, struct stg_err *err)
+{
+    struct stg_change change = {.pipeline = pipeline,
+                                .candidate = candidate,
+                                .definition = candidate->definition,
+                                .done = *done};
+    int rc =
+        stg_catalog_check_replace(catalog, pipeline, candidate->definition, replace, err);
+    return rc == 0 ? begin_change(catalog, &change, err) : rc;
 }
 
 int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         struct stg_definition *definition, enum stg_replace replace,
-                        bool *ret_unchanged, struct stg_err *err)
+                        const struct stg_change_done *done, struct stg_err *err)
 {
-    *ret_unchanged =
-        pipeline->definition->spec->fingerprint == definition->spec->fingerprint;
-    if (!*ret_unchanged)
-        return replace_definition(catalog, pipeline, definition, replace, err);
+    struct stg_changed same = {.pipeline = pipeline, .unchanged = true};
+    if (pipeline->definition->spec->fingerprint != definition->spec->fingerprint)
+        return replace_definition(catalog, pipeline, definition, replace, done, err);
     stg_definition_unref(definition);
+    done->call(done->arg, &same);
     return 0;
+}
+
+static int add(struct stg_catalog *catalog, const char *name,
+               struct stg_definition *definition, const struct stg_change_done *done,
+               struct stg_err *err)
+{
+    struct stg_change change = {.definition = definition, .done = *done};
+    int rc = make_pipeline(catalog, name, definition, &change.pipeline, err);
+    if (rc < 0)
+        return rc;
+    rc = begin_change(catalog, &change, err);
+    if (rc < 0) {
+        change.pipeline->definition = NULL; /* the caller's */
+        free_pipeline(change.pipeline);
+    }
+    return rc;
 }
 
 int stg_catalog_resolve(struct stg_catalog *catalog,
@@ -477,41 +593,23 @@ int stg_catalog_resolve(struct stg_catalog *catalog,
 
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, enum stg_replace replace,
-                      struct stg_pipeline **ret, bool *ret_unchanged, struct stg_err *err)
+                      const struct stg_change_done *done, struct stg_err *err)
 {
     char resolved[65];
     struct stg_pipeline *pipeline;
     int rc = stg_catalog_resolve(catalog, definition, name, resolved, &pipeline, err);
     if (rc < 0)
         return rc;
-    if (pipeline != NULL) {
-        rc = stg_catalog_replace(catalog, pipeline, definition, replace, ret_unchanged,
-                                 err);
-        if (rc == 0)
-            *ret = pipeline;
-        return rc;
-    }
-    *ret_unchanged = false;
-    rc = add_and_save(catalog, resolved, definition, ret, err);
-    if (rc == 0)
-        stg_catalog_tell(catalog, STG_EVENT_APPLIED, (*ret)->id);
-    return rc;
+    return pipeline != NULL
+               ? stg_catalog_replace(catalog, pipeline, definition, replace, done, err)
+               : add(catalog, resolved, definition, done, err);
 }
 
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                       struct stg_err *err)
+                       const struct stg_change_done *done, struct stg_err *err)
 {
-    int rc = stg_store_forget(catalog->settings, pipeline->name, err);
-    if (rc < 0)
-        return rc;
-    stg_journal_remove(pipeline->journal);
-    stg_versions_forget(catalog->settings, pipeline->name);
-    retire(catalog, pipeline, "the pipeline was deleted");
-    unlink_pipeline(catalog, pipeline);
-    stg_catalog_tell(catalog, STG_EVENT_DELETED, pipeline->id);
-    free_pipeline(pipeline);
-    stg_heap_trim(&catalog->trim, catalog->loop);
-    return 0;
+    struct stg_change change = {.pipeline = pipeline, .done = *done};
+    return begin_change(catalog, &change, err);
 }
 
 /* ---- loading ---- */
@@ -549,13 +647,14 @@ static int load_file(struct stg_catalog *catalog, const char *path, bool from_di
         return rc;
     bool is_known = stg_catalog_find(catalog, stored.name) != NULL;
     if (!is_known)
-        rc = add(catalog, stored.name, stored.definition, stored.generation, &pipeline,
-                 err);
+        rc = make_pipeline(catalog, stored.name, stored.definition, &pipeline, err);
     if (is_known || rc < 0) {
         stg_definition_unref(stored.definition);
         return rc; /* what was applied wins over pipeline_dir */
     }
+    pipeline->generation = stored.generation;
     pipeline->from_dir = from_dir;
+    link_pipeline(catalog, pipeline);
     if (!stored.is_saved)
         save_loaded(catalog, pipeline);
     return 0;
@@ -594,6 +693,7 @@ void stg_catalog_load(struct stg_catalog *catalog)
     if (stg_store_folder(catalog->settings, path, sizeof(path)))
         load_directory(catalog, path, false);
     load_directory(catalog, catalog->settings->pipeline_dir, true);
+    stg_recovery_load(catalog);
     unsigned n = 0;
     for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next)
         n++;

@@ -15,6 +15,7 @@
 
 struct stg_catalog;
 struct stg_pipeline;
+struct stg_gathering;
 
 enum stg_instance_state {
     STG_INSTANCE_CREATING, /* memory is being reserved on a worker */
@@ -44,7 +45,9 @@ struct stg_instance {
     struct stg_stage *at_work; /* CREATING, ENDING: the stage; only for the worker */
     bool quiet;   /* its runners have ended, and waiting opens were answered */
     bool shrinks; /* on a worker: quiet, and clients that left keep its batches */
-    struct stg_state start; /* config.start, if it has one */
+    struct stg_state start;     /* config.start, if it has one */
+    struct stg_resumed resumed; /* config.resumed, if it has one */
+    uint64_t run_version;       /* of its stage, when its record was written last */
     enum { STG_START_TOLD, STG_START_AWAITED, STG_START_FRESH } start_news;
     uint64_t n_gone;             /* of the catalog when it was made */
     uint64_t attempt;            /* of its clients, for commits; 0: none has attached */
@@ -78,7 +81,8 @@ struct stg_pipeline {
     uint32_t max_in_flight;      /* of the client that began the last instance; or 0 */
     struct stg_workers *workers; /* of a py_function step; NULL: none */
     struct stg_journal *journal; /* its commits */
-    bool from_dir;               /* of pipeline_dir: not in state_dir */
+    struct stg_gathering *gathering; /* of a run before the restart; or NULL */
+    bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };
 
 /* Callbacks into the server; on the loop. */
@@ -124,20 +128,38 @@ enum stg_replace {
     STG_REPLACE_ALL,
 };
 
+/* How a change has ended. */
+struct stg_changed {
+    struct stg_pipeline *pipeline; /* NULL: it was deleted, or the change failed */
+    bool unchanged;                /* it had the content before */
+    struct stg_err err;            /* code 0: the change is on disk, and made */
+};
+
+/* What the end of a change calls: once, now or later, on the loop. */
+struct stg_change_done {
+    void (*call)(void *arg, const struct stg_changed *changed);
+    void *arg;
+};
+
+/* Returns whether a change of the pipeline waits for the disk; NULL: of any. An open
+ * waits until that is over, and so does another change: there is one at a time. */
+bool stg_catalog_changes(const struct stg_catalog *catalog,
+                         const struct stg_pipeline *pipeline);
+
 /* Applies a definition (takes its reference on success) under spec->name, `name`, or a
- * made-up "prefetch", "prefetch_1". Same fingerprint: ret_unchanged. Other
- * content that `replace` does not allow: FAILED_PRECONDITION with the difference and the
- * attached clients. */
+ * made-up "prefetch", "prefetch_1". A worker writes it to state_dir; then the catalog has
+ * it, and `done` is called. Other content that `replace` does not allow:
+ * FAILED_PRECONDITION with the difference and the attached clients. An error that is
+ * returned does not call `done`. */
 int stg_catalog_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, enum stg_replace replace,
-                      struct stg_pipeline **ret, bool *ret_unchanged,
-                      struct stg_err *err);
+                      const struct stg_change_done *done, struct stg_err *err);
 
 /* Makes the definition the next generation of a pipeline, as stg_catalog_apply does for a
  * name that exists. */
 int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         struct stg_definition *definition, enum stg_replace replace,
-                        bool *ret_unchanged, struct stg_err *err);
+                        const struct stg_change_done *done, struct stg_err *err);
 
 /* Returns the counters of this generation, of earlier instances and the current one.
  * Strings live in bump or as long as the pipeline. */
@@ -149,9 +171,10 @@ void stg_catalog_show_apart(const struct stg_catalog *catalog,
                             const struct stg_pipeline *pipeline, struct stg_bump *bump,
                             struct stg_pipeline_status *ret);
 
-/* Deletes a pipeline. Clients get the published items, then ABORTED. */
+/* Deletes a pipeline, once a worker has removed its files. Clients get the published
+ * items, then ABORTED. RESOURCE_EXHAUSTED: `done` is not called. */
 int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
-                       struct stg_err *err);
+                       const struct stg_change_done *done, struct stg_err *err);
 
 /* The wishes of a client that opens. */
 struct stg_wanted {
@@ -162,6 +185,7 @@ struct stg_wanted {
     const char *client_id;
     const char *name; /* the client_id if the user chose it; or NULL */
     bool is_apart;    /* see struct stg_instance */
+    bool resumes;     /* the client goes on in a run before the restart (recovery.h) */
 };
 
 /* Returns the instance to attach to: the shared one (created if needed), or a new private
@@ -169,7 +193,8 @@ struct stg_wanted {
  * one: the clients of the last one, which have taken nothing, then get ABORTED. A client
  * of a broadcast whose state is before the buffer gets a private one. ALREADY_EXISTS: one
  * of that name has such a run.
- * UNAVAILABLE: the runners of the last instance have not ended; call again on `changed`.
+ * UNAVAILABLE: the runners of the last instance have not ended, or clients of before a
+ * restart of stagerd have not come back; call again on `changed`.
  * Errors of a state: as stg_stage_admit. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                          const struct stg_wanted *wanted, struct stg_instance **ret,
@@ -221,8 +246,8 @@ void stg_catalog_trace(const struct stg_catalog *catalog,
 /* Ends every client with that code and text. Does not wait. */
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text);
 
-/* Is another thread making or ending an instance? The catalog must not be destroyed then.
- */
+/* Is another thread making or ending an instance, or writing a change? The catalog must
+ * not be destroyed then. */
 bool stg_catalog_working(const struct stg_catalog *catalog);
 
 /* Has every runner ended, and no thread work to do? */

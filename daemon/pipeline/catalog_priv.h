@@ -10,6 +10,18 @@
 #include "daemon/pipeline/catalog.h"
 #include "daemon/placement/priors.h"
 
+/* A change of a pipeline. A worker writes it, while nothing else changes the pipeline. */
+struct stg_change {
+    uv_work_t work;
+    struct stg_catalog *catalog;
+    struct stg_pipeline *pipeline;     /* with generation 0 it is in no list yet */
+    struct stg_pipeline *candidate;    /* that takes over; NULL: none */
+    struct stg_definition *definition; /* the next one; NULL: it is deleted */
+    struct stg_workers *workers;       /* of it; or NULL */
+    struct stg_change_done done;
+    struct stg_err err;
+};
+
 struct stg_catalog {
     uv_loop_t *loop;
     const struct stg_settings *settings;
@@ -24,6 +36,10 @@ struct stg_catalog {
     struct stg_heap_trim trim;
     struct stg_priors priors; /* of smart_stage: auto */
     struct stg_journal_writers journals;
+    char boot[40];             /* of the machine */
+    bool has_record_problem;   /* the last record of a run could not be written */
+    bool is_stopping;          /* the records of runs stay as they are */
+    struct stg_change *change; /* that waits for the disk; or NULL */
 };
 
 /* status.c: returns whether clients of the instance are those of the pipeline. */
@@ -46,10 +62,11 @@ int stg_catalog_check_replace(const struct stg_catalog *catalog,
                               const struct stg_definition *definition,
                               enum stg_replace replace, struct stg_err *err);
 /* catalog.c: makes definition and instance of a candidate, which is in no list, the next
- * generation of the pipeline. The caller drops what is left of the candidate. */
+ * generation of the pipeline. Once `done` was called, or with an error, the caller drops
+ * what is left of the candidate. */
 int stg_catalog_adopt(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                       struct stg_pipeline *candidate, enum stg_replace replace,
-                      struct stg_err *err);
+                      const struct stg_change_done *done, struct stg_err *err);
 /* catalog.c: ends and frees a candidate. NULL is allowed. */
 void stg_catalog_drop(struct stg_pipeline *candidate, const char *text);
 /* instance.c: frees an instance whose stage no worker uses. */

@@ -12,6 +12,7 @@
 #include "daemon/host/cpus.h"
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
+#include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/signature.h"
 #include "daemon/pyworker/work.h"
 
@@ -196,6 +197,7 @@ void stg_catalog_free_instance(struct stg_instance *instance)
     stg_definition_unref(instance->definition);
     stg_prior_destroy(instance->prior);
     stg_journal_unref(instance->journal);
+    stg_recovery_finish(instance);
     free(instance);
 }
 
@@ -358,6 +360,7 @@ static bool note_start(struct stg_instance *instance, int *next_millis)
 static bool sweep_live(struct stg_instance *instance, int *next_millis)
 {
     stg_catalog_note(instance);
+    stg_recovery_note(instance);
     note_news(instance, false);
     if (instance->shrinks) {
         sooner(stg_stage_sweep(instance->stage), next_millis);
@@ -384,7 +387,7 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
 int stg_catalog_sweep(struct stg_catalog *catalog)
 {
     int next_millis = -1;
-    bool went = false;
+    bool went = stg_recovery_sweep(catalog, &next_millis);
     struct stg_instance *next;
     for (struct stg_instance *i = catalog->instances; i != NULL; i = next) {
         next = i->next;
@@ -404,6 +407,12 @@ int stg_catalog_sweep(struct stg_catalog *catalog)
 void stg_catalog_stop(struct stg_catalog *catalog, int code, const char *text)
 {
     for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->stage != NULL)
+            stg_stage_sweep(i->stage);
+        stg_recovery_write(i, NULL);
+    }
+    catalog->is_stopping = true;
+    for (struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
         i->abandoned = 1;
         if (i->stage != NULL)
             stg_stage_stop(i->stage, code, text, false);
@@ -417,7 +426,7 @@ bool stg_catalog_working(const struct stg_catalog *catalog)
             i->shrinks)
             return true;
     }
-    return catalog->trim.is_running || catalog->journals.n > 0;
+    return catalog->trim.is_running || catalog->journals.n > 0 || catalog->change != NULL;
 }
 
 bool stg_catalog_quiet(const struct stg_catalog *catalog)
@@ -513,6 +522,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .first_number = private_run ? 0 : pipeline->next_number,
         .first_pass = private_run ? 0 : pipeline->next_pass,
         .is_reproducible = definition->irreproducible == NULL,
+        .keeps_record = !private_run && definition->irreproducible == NULL,
         .instance = catalog->instance_id,
         .uid = definition->applier.uid,
         .gid = definition->applier.gid,
@@ -540,6 +550,13 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .owner = catalog->hooks.owner,
     };
     snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
+    rc = wanted->resumes ? stg_recovery_resume(instance, err) : 0;
+    if (rc < 0) {
+        stg_catalog_free_instance(instance);
+        return rc;
+    }
+    if (!private_run && !wanted->resumes && pipeline->journal != NULL)
+        stg_recovery_end(catalog, pipeline);
     if (wanted->state != NULL)
         set_start(instance, pipeline, wanted->state);
     if (audits && pipeline->journal != NULL) /* a candidate has none yet */
@@ -636,15 +653,38 @@ static int check_apart(const struct stg_catalog *catalog,
     return 0;
 }
 
+/* The instance that goes on with the run of before a restart. */
+static int resume(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                  const struct stg_wanted *wanted, struct stg_instance **ret,
+                  struct stg_err *err)
+{
+    const struct stg_gathering *gathering = pipeline->gathering;
+    struct stg_wanted resumed = *wanted;
+    *ret = pipeline->instance;
+    if (*ret != NULL)
+        return 0;
+    if (stg_gathering_count(gathering, STG_GATHERED_ATTACHED) > 0)
+        return stg_err(err, -STAGER_ABORTED,
+                       "stagerd was started again, and the run of pipeline %s ended "
+                       "before this client came back",
+                       pipeline->name);
+    resumed.state = gathering->has_start ? &gathering->start : NULL;
+    return new_instance(catalog, pipeline, &resumed, ret, err);
+}
+
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                          const struct stg_wanted *wanted, struct stg_instance **ret,
                          struct stg_err *err)
 {
     struct stg_instance *instance = wanted->private_run ? NULL : pipeline->instance;
+    if (!wanted->private_run && !wanted->resumes && stg_recovery_blocks(pipeline, err))
+        return err->code;
     if (instance != NULL && instance->state == STG_INSTANCE_LIVE &&
         stg_stage_stopping(instance->stage)) {
         if (!stg_stage_quiet(instance->stage))
-            return stg_err(err, -STAGER_UNAVAILABLE, "pipeline %s is still stopping",
+            return stg_err(err, -STAGER_UNAVAILABLE,
+                           "the last run of pipeline %s is still stopping: a read of a "
+                           "file is slow; try again",
                            pipeline->name);
         /* A client that left keeps the memory of its batches, and does not stop the
          * pipeline. */
@@ -652,6 +692,8 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         instance->pipeline = NULL;
         instance = NULL;
     }
+    if (wanted->resumes)
+        return resume(catalog, pipeline, wanted, ret, err);
     if (instance != NULL && is_too_small(instance, wanted)) {
         forget_warm(pipeline);
         instance = NULL;

@@ -120,7 +120,8 @@ int stg_loading_read(const struct stg_request *request,
         rc = stg_signature_compare(definition->signature, ret->steps, err);
     if (rc == 0)
         rc = check_exact(request, definition, err);
-    if (rc == 0)
+    bool is_merged = request->rejoin.member == 0 || ret->consumer == 0;
+    if (rc == 0 && is_merged) /* else stagerd merges it */
         rc = stg_loading_check_taken(definition, request->private_run, ret, err);
     if (rc == 0)
         rc = place_rows(request, definition, ret, err);

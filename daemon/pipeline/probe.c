@@ -136,6 +136,7 @@ static const struct stg_step *find_reader(const struct stg_step *steps, size_t n
                                           "read_file",
                                           "npy",
                                           "tar",
+                                          "parquet",
                                           "interleave",
                                           "parallel_interleave"};
     for (size_t i = 1; i < n; i++) {

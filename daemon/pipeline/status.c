@@ -8,6 +8,7 @@
 #include "daemon/autotune/measure.h"
 #include "daemon/host/pool.h"
 #include "daemon/pipeline/catalog_priv.h"
+#include "daemon/pipeline/recovery.h"
 #include "daemon/pyworker/work.h"
 
 static void add_counters(const struct stg_pipeline_status *from,
@@ -151,6 +152,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->commit_problem = stg_journal_problem(pipeline->journal);
     show_container(pipeline->definition, ret);
     show_candidate(pipeline, ret);
+    stg_recovery_show(pipeline, bump, ret);
     if (instance != NULL && instance->config.pool != NULL)
         ret->thread_pool = stg_pool_name(instance->config.pool);
     if (pipeline->workers != NULL)

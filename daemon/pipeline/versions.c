@@ -241,7 +241,8 @@ static bool take_version(const struct stg_settings *settings, const char *name,
     struct stg_text_header header;
     struct stg_err err = {0};
     if (read_version(settings, name, generation, &text, &n, &header, &err) < 0) {
-        stg_log(STG_LOG_ERROR, "pipeline %s: %s", name, err.text);
+        if (err.code != -STAGER_NOT_FOUND) /* a change may remove the oldest one */
+            stg_log(STG_LOG_ERROR, "pipeline %s: %s", name, err.text);
         return false;
     }
     const char *file = stg_bump_strndup(bump, header.file_bytes > 0 ? header.file : "",

@@ -2,7 +2,7 @@
  *
  * Earlier definitions of a pipeline: state_dir/versions/NAME/GENERATION.yaml is one that
  * a later generation replaced, with a checksum before the lines of text_header.h. A
- * damaged file is logged and left out. Belongs to the loop.
+ * damaged file is logged and left out. Any thread; one writes.
  */
 #ifndef STG_DAEMON_PIPELINE_VERSIONS_H
 #define STG_DAEMON_PIPELINE_VERSIONS_H

@@ -23,8 +23,13 @@ struct stg_warm_up {
     uint64_t began_ns;
     uint64_t n_gone; /* it waits for memory: of the catalog when it was refused, plus 1 */
     struct stg_err refusal; /* then */
+    bool writes;            /* a change of the catalog waits for the disk */
+    bool is_ended;          /* meanwhile */
+    struct stg_err failure; /* of that change */
     bool is_done;
 };
+
+static void wrote(void *arg, const struct stg_changed *changed);
 
 /* ---- beginning ---- */
 
@@ -112,7 +117,6 @@ int stg_warm_up_apply(struct stg_catalog *catalog, struct stg_definition *defini
 {
     char resolved[65];
     struct stg_pipeline *pipeline;
-    bool unchanged;
     int rc = stg_catalog_resolve(catalog, definition, name, resolved, &pipeline, err);
     if (rc < 0)
         return rc;
@@ -124,15 +128,14 @@ int stg_warm_up_apply(struct stg_catalog *catalog, struct stg_definition *defini
     struct stg_warm_up *warm_up = rc == 0 ? create(catalog, &fresh, replace, err) : NULL;
     if (warm_up == NULL)
         return rc < 0 ? rc : -STAGER_RESOURCE_EXHAUSTED;
-    rc = stg_catalog_apply(catalog, definition, resolved, replace, &pipeline, &unchanged,
-                           err);
-    if (rc < 0) {
+    warm_up->writes = true;
+    rc = stg_catalog_apply(catalog, definition, resolved, replace,
+                           &(struct stg_change_done){wrote, warm_up}, err);
+    if (rc < 0)
         free(warm_up);
-        return rc;
-    }
-    warm_up->id = pipeline->id;
-    *ret = warm_up;
-    return 0;
+    else
+        *ret = warm_up;
+    return rc;
 }
 
 /* ---- going on ---- */
@@ -264,18 +267,53 @@ static int fill(struct stg_warm_up *warm_up, struct stg_pipeline *target,
     return explain(warm_up, err);
 }
 
+/* The candidate takes over when the disk has its definition. */
+static int adopt(struct stg_warm_up *warm_up, struct stg_pipeline *pipeline,
+                 struct stg_err *err)
+{
+    struct stg_catalog *catalog = warm_up->catalog;
+    if (stg_catalog_changes(catalog, NULL))
+        return 1;
+    int rc = stg_catalog_adopt(catalog, pipeline, warm_up->candidate, warm_up->replace,
+                               &(struct stg_change_done){wrote, warm_up}, err);
+    warm_up->writes = rc == 0;
+    return rc == 0 ? 1 : rc;
+}
+
+/* A new pipeline goes on to fill its buffer; a candidate has taken over. */
+static void wrote(void *arg, const struct stg_changed *changed)
+{
+    struct stg_warm_up *warm_up = arg;
+    warm_up->writes = false;
+    warm_up->failure = changed->err;
+    if (changed->pipeline != NULL) {
+        warm_up->id = changed->pipeline->id;
+        warm_up->generation = changed->pipeline->generation;
+        warm_up->is_done = warm_up->candidate != NULL;
+    }
+    if (warm_up->is_ended)
+        stg_warm_up_end(warm_up);
+}
+
 int stg_warm_up_step(struct stg_warm_up *warm_up, struct stg_pipeline **ret_pipeline,
                      bool *ret_unchanged, struct stg_err *err)
 {
-    struct stg_catalog *catalog = warm_up->catalog;
     struct stg_pipeline *candidate = warm_up->candidate;
-    struct stg_pipeline *pipeline = stg_catalog_find(catalog, warm_up->name);
+    struct stg_pipeline *pipeline = stg_catalog_find(warm_up->catalog, warm_up->name);
+    if (warm_up->writes)
+        return 1;
+    if (warm_up->failure.code < 0) {
+        *err = warm_up->failure;
+        return err->code;
+    }
     if (pipeline == NULL || pipeline->id != warm_up->id ||
         pipeline->generation != warm_up->generation)
         return superseded(warm_up, pipeline, err);
-    int rc = fill(warm_up, candidate != NULL ? candidate : pipeline, err);
-    if (rc == 0 && candidate != NULL)
-        rc = stg_catalog_adopt(catalog, pipeline, candidate, warm_up->replace, err);
+    int rc = warm_up->is_done
+                 ? 0
+                 : fill(warm_up, candidate != NULL ? candidate : pipeline, err);
+    if (rc == 0 && candidate != NULL && !warm_up->is_done)
+        rc = adopt(warm_up, pipeline, err);
     if (rc != 0)
         return rc;
     warm_up->is_done = true;
@@ -288,6 +326,10 @@ void stg_warm_up_end(struct stg_warm_up *warm_up)
 {
     if (warm_up == NULL)
         return;
+    if (warm_up->writes) { /* the change goes on without it */
+        warm_up->is_ended = true;
+        return;
+    }
     struct stg_pipeline *pipeline = stg_catalog_find(warm_up->catalog, warm_up->name);
     struct stg_instance *instance = pipeline != NULL ? pipeline->instance : NULL;
     if (pipeline != NULL && pipeline->candidate == warm_up->candidate)

@@ -12,7 +12,7 @@
 struct stg_warm_up;
 
 /* Begins one, of a definition (takes its reference on success) as stg_catalog_apply
- * applies it. The catalog changes when it is done; a name that is free is taken at once.
+ * applies it. The catalog changes when it is done; a name that is free is taken first.
  * FAILED_PRECONDITION: another one runs, or the definition has a py_function. */
 int stg_warm_up_apply(struct stg_catalog *catalog, struct stg_definition *definition,
                       const char *name, enum stg_replace replace,
@@ -31,7 +31,8 @@ int stg_warm_up_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeli
 int stg_warm_up_step(struct stg_warm_up *warm_up, struct stg_pipeline **ret_pipeline,
                      bool *ret_unchanged, struct stg_err *err);
 
-/* Frees it; one that is not done ends. NULL is allowed. */
+/* Frees it; one that is not done ends, once a change that waits for the disk is made.
+ * NULL is allowed. */
 void stg_warm_up_end(struct stg_warm_up *warm_up);
 
 #endif

@@ -153,7 +153,7 @@ int stg_priors_save(const struct stg_priors *priors, const char *path,
     snprintf(temporary, sizeof(temporary), "%s.new", path);
     const char *failed;
     struct stg_text_part part = {text, n};
-    int rc = stg_text_file_replace(path, temporary, &part, 1, &failed);
+    int rc = stg_text_file_replace_soon(path, temporary, &part, 1, &failed);
     free(text);
     return rc < 0 ? stg_err(err, -STAGER_UNAVAILABLE, "cannot write %s: %s", failed,
                             strerror(errno))

@@ -17,23 +17,31 @@ static void read_on(struct stg_session *session)
     uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
 }
 
-static void on_probed(struct stg_probing *probing)
+static void serve_probed(struct stg_probing *probing)
 {
     struct stg_session *session = probing->owner;
     if (!session->closing)
         stg_request_serve(session, &probing->request);
+}
+
+static void served_probed(struct stg_probing *probing)
+{
+    struct stg_session *session = probing->owner;
     session->probing = NULL;
     if (!session->closing)
         read_on(session);
     stg_session_release(session);
 }
 
+static const struct stg_probing_caller caller = {.serve = serve_probed,
+                                                 .served = served_probed};
+
 /* The next request is read when this one is served. */
 static void probe(struct stg_session *session, uint64_t id, const void *bytes, size_t n)
 {
     struct stg_err err = {0};
-    if (stg_probing_start(session->server, &session->identity, bytes, n, on_probed,
-                          session, 0, &session->probing, &err) < 0) {
+    if (stg_probing_start(session->server, &session->identity, bytes, n, &caller, session,
+                          &session->probing, &err) < 0) {
         stg_session_fail(session, id, err.code, err.text);
         return;
     }

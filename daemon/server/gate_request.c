@@ -3,6 +3,7 @@
  * A request that came through the gate: served by the table of attach.sock, for the user
  * of its token. A change that is sent again is done once.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/gate/gate.h"
@@ -76,93 +77,138 @@ static uint64_t fingerprint(const struct stg_request *request)
     return mix(sum, request->text, request->text_bytes);
 }
 
-static void serve_as(struct stg_server *server, const struct stg_request *request,
-                     const struct stg_identity *identity, struct stg_probing *probing,
-                     struct stg_session_answer *answer)
-{
-    struct stg_session session = {
-        .server = server,
-        .fd = -1,
-        .pidfd = -1,
-        .greeted = true,
-        .identity = *identity,
-        .program = "stager-gate",
-        .answer = answer,
-        .probing = probing,
-    };
-    uint64_t now = uv_hrtime(), sum = fingerprint(request);
-    struct stg_err err = {0};
-    int rc = check_request(request, &err);
-    const struct stg_cached_reply *cached = NULL;
-    if (rc == 0 && is_change(request))
-        cached =
-            stg_reply_cache_find(&server->replies, identity->uid, request->request_id,
-                                 request->request_id_bytes, now);
-    if (cached != NULL && cached->request != sum)
-        rc = stg_err(
-            &err, -STAGER_INVALID_ARGUMENT,
-            "this request_id belongs to another change: use a new one for each change");
-    if (rc < 0) {
-        stg_session_fail(&session, request->id, rc, err.text);
-    } else if (cached != NULL) {
-        answer->n = cached->reply_bytes;
-        memcpy(answer->bytes, cached->bytes + cached->id_bytes, answer->n);
-    } else {
-        stg_request_serve(&session, request);
-        if (is_change(request) && answer->n > 0)
-            stg_reply_cache_add(&server->replies, identity->uid, request->request_id,
-                                request->request_id_bytes, sum, answer->bytes, answer->n,
-                                now);
-    }
-}
-
-static void refuse(struct stg_session_answer *answer, uint64_t id, int code,
-                   const char *text)
-{
-    struct stg_session session = {.fd = -1, .answer = answer};
-    stg_session_fail(&session, id, code, text);
-}
+/* A request, until its reply is sent. */
+struct gate_call {
+    struct stg_session session;
+    struct stg_session_answer answer;
+    uint64_t tag;
+    uint64_t sum; /* of a change whose reply is to be remembered; or 0 */
+};
 
 /* The loop is one thread. */
-static struct stg_session_answer answer;
+static struct gate_call brief;
 
-static void on_probed(struct stg_probing *probing)
+static void begin_call(struct gate_call *call, struct stg_server *server, uint64_t tag)
 {
-    struct stg_server *server = probing->server;
-    if (server->stopping)
+    call->answer.n = 0;
+    call->tag = tag;
+    call->sum = 0;
+    call->session = (struct stg_session){.server = server,
+                                         .fd = -1,
+                                         .pidfd = -1,
+                                         .greeted = true,
+                                         .program = "stager-gate",
+                                         .answer = &call->answer};
+}
+
+/* Serves a change that is sent again from the cache. Returns whether it did, or refused
+ * it. */
+static bool serve_again(struct gate_call *call, const struct stg_request *request,
+                        uint64_t sum)
+{
+    struct stg_session *session = &call->session;
+    const struct stg_cached_reply *cached =
+        stg_reply_cache_find(&session->server->replies, session->identity.uid,
+                             request->request_id, request->request_id_bytes, uv_hrtime());
+    if (cached != NULL && cached->request != sum) {
+        stg_session_fail(
+            session, request->id, -STAGER_INVALID_ARGUMENT,
+            "this request_id belongs to another change: use a new one for each change");
+    } else if (cached != NULL) {
+        call->answer.n = cached->reply_bytes;
+        memcpy(call->answer.bytes, cached->bytes + cached->id_bytes, call->answer.n);
+    }
+    return cached != NULL;
+}
+
+static void serve_call(struct gate_call *call, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    uint64_t sum = fingerprint(request);
+    if (check_request(request, &err) < 0) {
+        stg_session_fail(&call->session, request->id, err.code, err.text);
         return;
-    answer.n = 0;
-    serve_as(server, &probing->request, &probing->identity, probing, &answer);
-    stg_gate_reply(server->gate, probing->tag, answer.bytes, answer.n);
+    }
+    if (is_change(request) && serve_again(call, request, sum))
+        return;
+    call->sum = is_change(request) ? sum : 0;
+    stg_request_serve(&call->session, request);
+}
+
+static void end_call(struct gate_call *call, const struct stg_request *request)
+{
+    struct stg_server *server = call->session.server;
+    const struct stg_session_answer *answer = &call->answer;
+    if (call->sum != 0 && answer->n > 0)
+        stg_reply_cache_add(&server->replies, call->session.identity.uid,
+                            request->request_id, request->request_id_bytes, call->sum,
+                            answer->bytes, answer->n, uv_hrtime());
+    if (!server->stopping)
+        stg_gate_reply(server->gate, call->tag, answer->bytes, answer->n);
+}
+
+static void serve_probed(struct stg_probing *probing)
+{
+    struct gate_call *call = probing->owner;
+    if (!probing->server->stopping)
+        serve_call(call, &probing->request);
+}
+
+static void served_probed(struct stg_probing *probing)
+{
+    end_call(probing->owner, &probing->request);
+    free(probing->owner);
+}
+
+static const struct stg_probing_caller caller = {.serve = serve_probed,
+                                                 .served = served_probed};
+
+/* Begins a request that is answered later. */
+static int probe(struct stg_server *server, uint64_t tag,
+                 const struct stg_identity *identity, const void *payload, size_t bytes,
+                 struct stg_err *err)
+{
+    struct gate_call *call = malloc(sizeof(*call));
+    if (call == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    begin_call(call, server, tag);
+    call->session.identity = *identity;
+    int rc = stg_probing_start(server, identity, payload, bytes, &caller, call,
+                               &call->session.probing, err);
+    if (rc < 0)
+        free(call);
+    return rc;
 }
 
 void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void *payload,
                             size_t bytes)
 {
-    struct stg_probing *probing = NULL;
     struct stg_bump bump;
-    struct stg_request request;
+    struct stg_request request = {0};
     struct stg_err err = {0};
-    answer.n = 0;
+    begin_call(&brief, server, tag);
     stg_bump_init(&bump, 1u << 20);
     int rc = stg_wire_decode_request(payload, bytes, &bump, &request, &err);
     const struct stg_identity *identity =
         rc == 0 ? stg_gate_find_user(server->gate, request.token, request.token_bytes)
                 : NULL;
-    if (identity != NULL && stg_probing_is_for(&request))
-        rc = stg_probing_start(server, identity, payload, bytes, on_probed, NULL, tag,
-                               &probing, &err);
-    if (rc < 0)
-        refuse(&answer, 0, rc, err.text);
-    else if (identity == NULL)
-        refuse(&answer, request.id, -STAGER_UNAUTHENTICATED,
-               request.token == NULL
-                   ? "a request through the gate carries a token: `stagerctl token`"
-                   : "the token is unknown or has expired (after an hour, or with a "
-                     "restart of stagerd): `stagerctl token` gives a new one");
-    else if (probing == NULL)
-        serve_as(server, &request, identity, NULL, &answer);
-    if (probing == NULL)
-        stg_gate_reply(server->gate, tag, answer.bytes, answer.n);
+    bool is_later = identity != NULL && stg_probing_is_for(&request);
+    if (is_later)
+        rc = probe(server, tag, identity, payload, bytes, &err);
+    if (rc < 0) {
+        stg_session_fail(&brief.session, 0, rc, err.text);
+    } else if (identity == NULL) {
+        stg_session_fail(
+            &brief.session, request.id, -STAGER_UNAUTHENTICATED,
+            request.token == NULL
+                ? "a request through the gate carries a token: `stagerctl token`"
+                : "the token is unknown or has expired (after an hour, or with a "
+                  "restart of stagerd): `stagerctl token` gives a new one");
+    } else if (!is_later) {
+        brief.session.identity = *identity;
+        serve_call(&brief, &request);
+    }
+    if (!is_later || rc < 0)
+        end_call(&brief, &request);
     stg_bump_finish(&bump);
 }

@@ -7,9 +7,15 @@
 
 #define WAIT_NS 200000000u /* of a worker, for the file system */
 
+static bool is_change(const struct stg_request *request)
+{
+    return request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE ||
+           request->kind == STG_REQUEST_ROLLBACK;
+}
+
 bool stg_probing_is_for(const struct stg_request *request)
 {
-    return request->kind == STG_REQUEST_CHECK || request->kind == STG_REQUEST_APPLY;
+    return request->kind == STG_REQUEST_CHECK || is_change(request);
 }
 
 static void try_files(uv_work_t *work)
@@ -27,19 +33,64 @@ static void try_files(uv_work_t *work)
             stg_probe(&config, &probing->bump, probing->problems, STG_PROBING_PROBLEMS);
 }
 
-static void tried_files(uv_work_t *work, int status)
+/* ---- turns ---- */
+
+void stg_probing_hold(struct stg_probing *probing)
 {
-    struct stg_probing *probing = work->data;
+    probing->n_refs++;
+}
+
+void stg_probing_release(struct stg_probing *probing)
+{
+    if (--probing->n_refs > 0)
+        return;
     probing->server->n_probing--;
-    probing->done(probing);
+    probing->caller->served(probing);
+    stg_server_sweep_soon(probing->server);
     stg_bump_finish(&probing->bump);
     free(probing);
 }
 
+static void serve(struct stg_probing *probing)
+{
+    probing->caller->serve(probing);
+    stg_probing_release(probing);
+}
+
+void stg_probing_serve_turns(struct stg_server *server)
+{
+    struct stg_probing *probing;
+    while ((probing = server->first_turn) != NULL &&
+           !stg_catalog_changes(server->catalog, NULL)) {
+        server->first_turn = probing->next;
+        serve(probing);
+    }
+}
+
+static void take_turn(struct stg_probing *probing)
+{
+    struct stg_server *server = probing->server;
+    if (server->first_turn != NULL)
+        server->last_turn->next = probing;
+    else
+        server->first_turn = probing;
+    server->last_turn = probing;
+    stg_probing_serve_turns(server);
+}
+
+static void tried_files(uv_work_t *work, int status)
+{
+    struct stg_probing *probing = work->data;
+    if (is_change(&probing->request))
+        take_turn(probing);
+    else
+        serve(probing);
+}
+
 int stg_probing_start(struct stg_server *server, const struct stg_identity *identity,
                       const void *message, size_t bytes,
-                      void (*done)(struct stg_probing *probing), void *owner,
-                      uint64_t tag, struct stg_probing **ret, struct stg_err *err)
+                      const struct stg_probing_caller *caller, void *owner,
+                      struct stg_probing **ret, struct stg_err *err)
 {
     struct stg_probing *probing = calloc(1, sizeof(*probing));
     if (probing == NULL)
@@ -54,9 +105,9 @@ int stg_probing_start(struct stg_server *server, const struct stg_identity *iden
     }
     probing->server = server;
     probing->identity = *identity;
-    probing->done = done;
+    probing->caller = caller;
     probing->owner = owner;
-    probing->tag = tag;
+    probing->n_refs = 1;
     probing->work.data = probing;
     server->n_probing++;
     uv_queue_work(&server->loop, &probing->work, try_files, tried_files);

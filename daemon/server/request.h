@@ -53,13 +53,20 @@ stg_request_handler stg_serve_commit, stg_serve_commits, stg_serve_audit;
  * Returns 1 if a commit waits for the disk: the open has to wait. FAILED_PRECONDITION:
  * the pipeline has commits, and the open names none; NOT_FOUND: no commit has
  * that tag. */
-int stg_commit_resolve(const struct stg_pipeline *pipeline,
-                       const struct stg_request *request, char *buf, struct stg_err *err);
+int stg_commit_resolve(struct stg_pipeline *pipeline, const struct stg_request *request,
+                       char *buf, struct stg_err *err);
 
 /* request_commit.c: the session is attached: from here on it may commit, and streams of
- * older attempts may not. */
+ * older attempts may not. before: the attempt that it goes on with; 0: none. */
 void stg_commit_attached(struct stg_session *session, const struct stg_request *request,
-                         struct stg_instance *instance, const char *client_id);
+                         struct stg_instance *instance, const char *client_id,
+                         uint64_t before);
+
+/* request_commit.c: FAILED_PRECONDITION: a later attempt than that has begun for the
+ * client that reconnects. */
+int stg_commit_check_attempt(const struct stg_pipeline *pipeline,
+                             const struct stg_request *request, uint64_t attempt,
+                             struct stg_err *err);
 
 /* request_stream.c: attaches to a pipeline. The open may wait for memory, or for the end
  * of another instance; then its message is decoded again. */

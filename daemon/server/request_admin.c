@@ -45,6 +45,7 @@ void stg_serve_hello(struct stg_session *session, const struct stg_request *requ
     if (!session->greeted)
         uv_timer_stop(&session->deadline);
     session->greeted = true;
+    session->version = request->max_version;
     snprintf(session->program, sizeof(session->program), "%s",
              request->client != NULL ? request->client : "?");
     struct stg_reply reply = stg_reply_to(request);
@@ -187,54 +188,71 @@ static void keep_script(struct stg_definition *definition,
     definition->script_run = request->script_run;
 }
 
-/* The reply to a warm one follows later. */
-static int apply(struct stg_session *session, const struct stg_request *request,
-                 struct stg_definition *definition, struct stg_pipeline **ret,
-                 struct stg_reply *reply, struct stg_err *err)
+/* The disk has the change, or it has failed: sends the reply. */
+static void answer_apply(void *arg, const struct stg_changed *changed)
 {
+    struct stg_session *session = arg;
+    struct stg_probing *probing = session->probing;
+    struct stg_reply *reply = &probing->reply;
+    const struct stg_pipeline *pipeline = changed->pipeline;
+    if (changed->err.code < 0) {
+        stg_session_fail_with(session, &probing->request, &changed->err);
+    } else {
+        reply->name = pipeline->name;
+        reply->generation = pipeline->generation;
+        reply->unchanged = changed->unchanged;
+        reply->boundary = *stg_graph_boundary(pipeline->definition->graph);
+        stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
+                pipeline->name, pipeline->generation,
+                reply->unchanged ? "confirmed" : "applied",
+                (unsigned)session->identity.uid);
+        stg_session_reply(session, reply, NULL, 0);
+        stg_server_sweep_soon(session->server);
+    }
+    stg_probing_release(probing);
+}
+
+/* The reply follows later. */
+static int apply(struct stg_session *session, const struct stg_request *request,
+                 struct stg_definition *definition, struct stg_err *err)
+{
+    struct stg_probing *probing = session->probing;
     struct stg_warming_config warm = {.definition = definition,
                                       .name = request->name,
                                       .replace = how_to_replace(request),
-                                      .reply = reply};
+                                      .reply = &probing->reply};
     if (request->warm)
         return stg_warming_begin(session, &warm, err);
-    return stg_catalog_apply(catalog_of(session), definition, request->name, warm.replace,
-                             ret, &reply->unchanged, err);
+    stg_probing_hold(probing);
+    int rc =
+        stg_catalog_apply(catalog_of(session), definition, request->name, warm.replace,
+                          &(struct stg_change_done){answer_apply, session}, err);
+    if (rc < 0)
+        stg_probing_release(probing);
+    return rc;
 }
 
 void stg_serve_apply(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
-    struct stg_bump bump;
-    stg_bump_init(&bump, 0);
+    struct stg_probing *probing = session->probing;
     struct stg_definition *definition = NULL;
-    struct stg_pipeline *pipeline = NULL;
-    struct stg_reply reply = stg_reply_to(request);
+    probing->reply = stg_reply_to(request);
     int rc = define(session, request, &definition, &err);
     if (rc == 0)
-        rc = stg_request_describe(session, definition, "", &bump, &reply, &err);
+        rc = stg_request_describe(session, definition, "", &probing->bump,
+                                  &probing->reply, &err);
     if (rc == 0)
         rc = stg_request_check_generation(session, request, name_of(request, definition),
                                           &err);
     if (rc == 0)
         keep_script(definition, request);
     if (rc == 0)
-        rc = apply(session, request, definition, &pipeline, &reply, &err);
+        rc = apply(session, request, definition, &err);
     if (rc < 0) {
         stg_definition_unref(definition);
         stg_session_fail_with(session, request, &err);
-    } else if (pipeline != NULL) {
-        reply.name = pipeline->name;
-        reply.generation = pipeline->generation;
-        reply.boundary = *stg_graph_boundary(pipeline->definition->graph);
-        stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
-                pipeline->name, pipeline->generation,
-                reply.unchanged ? "confirmed" : "applied",
-                (unsigned)session->identity.uid);
-        stg_session_reply(session, &reply, NULL, 0);
-        stg_server_sweep_soon(session->server);
     }
-    stg_bump_finish(&bump);
 }
 
 /* ---- list, status, delete ---- */
@@ -382,25 +400,39 @@ void stg_serve_explain(struct stg_session *session, const struct stg_request *re
     stg_bump_finish(&bump);
 }
 
+static void answer_delete(void *arg, const struct stg_changed *changed)
+{
+    struct stg_session *session = arg;
+    struct stg_probing *probing = session->probing;
+    if (changed->err.code < 0) {
+        stg_session_fail_with(session, &probing->request, &changed->err);
+    } else {
+        stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", probing->request.name,
+                (unsigned)session->identity.uid);
+        probing->reply.name = probing->request.name;
+        stg_session_reply(session, &probing->reply, NULL, 0);
+        stg_server_sweep_soon(session->server);
+    }
+    stg_probing_release(probing);
+}
+
 void stg_serve_delete(struct stg_session *session, const struct stg_request *request)
 {
+    struct stg_probing *probing = session->probing;
     struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
     if (pipeline == NULL)
         return;
     struct stg_err err = {0};
+    probing->reply = stg_reply_to(request);
+    stg_probing_hold(probing);
     int rc = stg_request_check_generation(session, request, request->name, &err);
     if (rc == 0)
-        rc = stg_catalog_delete(catalog_of(session), pipeline, &err);
+        rc = stg_catalog_delete(catalog_of(session), pipeline,
+                                &(struct stg_change_done){answer_delete, session}, &err);
     if (rc < 0) {
         stg_session_fail_with(session, request, &err);
-        return;
+        stg_probing_release(probing);
     }
-    stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", request->name,
-            (unsigned)session->identity.uid);
-    struct stg_reply reply = stg_reply_to(request);
-    reply.name = request->name;
-    stg_session_reply(session, &reply, NULL, 0);
-    stg_server_sweep_soon(session->server);
 }
 
 /* ---- tokens ---- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/pipeline/loading.h"
+#include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/signature.h"
 #include "daemon/server/request.h"
 
@@ -55,12 +56,14 @@ static bool has_commits(const struct stg_lane *lane)
 
 /* Returns whether an open joins a run that has clients and shares its items: it needs no
  * position. */
-static bool shares(const struct stg_pipeline *pipeline)
+static bool shares(struct stg_pipeline *pipeline)
 {
     const struct stg_staged *staged = &pipeline->definition->spec->staged;
     const struct stg_instance *instance = pipeline->instance;
-    return staged->delivery == STG_DELIVERY_SPLIT && staged->num_clients > 1 &&
-           instance != NULL && instance->stage != NULL &&
+    bool is_shared = staged->delivery == STG_DELIVERY_SPLIT && staged->num_clients > 1;
+    if (is_shared && stg_recovery_blocks(pipeline, NULL))
+        return true; /* it waits for them */
+    return is_shared && instance != NULL && instance->stage != NULL &&
            !stg_stage_stopping(instance->stage) && stg_stage_is_used(instance->stage);
 }
 
@@ -173,8 +176,8 @@ static const struct stg_lane *find_former(const struct stg_commits *commits,
 
 /* Refuses an open of a client that has no commits, if the pipeline has some of before a
  * change: it would begin at the start silently. */
-static int check_former(const struct stg_pipeline *pipeline,
-                        const struct stg_request *request, struct stg_err *err)
+static int check_former(struct stg_pipeline *pipeline, const struct stg_request *request,
+                        struct stg_err *err)
 {
     const struct stg_definition *definition = pipeline->definition;
     const struct stg_commits *commits = stg_journal_commits(pipeline->journal);
@@ -195,8 +198,8 @@ static int check_former(const struct stg_pipeline *pipeline,
         request->name, lane->last->tag, definition->irreproducible);
 }
 
-int stg_commit_resolve(const struct stg_pipeline *pipeline,
-                       const struct stg_request *request, char *buf, struct stg_err *err)
+int stg_commit_resolve(struct stg_pipeline *pipeline, const struct stg_request *request,
+                       char *buf, struct stg_err *err)
 {
     struct stg_journal *journal = pipeline->journal;
     struct stg_err why = {0};
@@ -251,6 +254,28 @@ static const struct stg_commit *find_state(const struct stg_lane *lane,
     return found;
 }
 
+/* An attempt that goes on after a restart of stagerd: from where the run begins, or the
+ * client. */
+static void go_on_in_audit(const struct stg_request *request,
+                           struct stg_instance *instance, const char *lane,
+                           uint64_t attempt)
+{
+    static struct stg_state state;
+    struct stg_audit_begin begin = {
+        .attempt = attempt, .lane = lane, .tag = "", .is_known = true, .from = attempt};
+    bool is_own = lane[0] != '\0' && request->state != NULL;
+    if (is_own &&
+        stg_state_read(request->state, strlen(request->state), &state, NULL) < 0)
+        return;
+    begin.point.pass = instance->config.first_pass;
+    begin.point.taken = "";
+    if (is_own)
+        begin.point = stg_audit_point_of(&state);
+    else if (instance->config.start != NULL)
+        begin.point = stg_audit_point_of(instance->config.start);
+    stg_catalog_begin_audit(instance, &begin);
+}
+
 /* The audit says where the attempt begins. */
 static void begin_audit(struct stg_session *session, const struct stg_request *request,
                         struct stg_instance *instance, const char *lane, uint64_t attempt)
@@ -259,6 +284,10 @@ static void begin_audit(struct stg_session *session, const struct stg_request *r
     struct stg_audit_begin begin = {.attempt = attempt, .lane = lane, .tag = ""};
     const struct stg_commits *commits = stg_journal_commits(instance->journal);
     uint64_t pass = stg_stage_begins_pass(instance->stage, session->client);
+    if (request->rejoin.member != 0) {
+        go_on_in_audit(request, instance, lane, attempt);
+        return;
+    }
     if (request->state != NULL &&
         stg_state_read(request->state, strlen(request->state), &state, NULL) == 0) {
         const struct stg_commit *commit =
@@ -274,8 +303,36 @@ static void begin_audit(struct stg_session *session, const struct stg_request *r
     stg_catalog_begin_audit(instance, &begin);
 }
 
+int stg_commit_check_attempt(const struct stg_pipeline *pipeline,
+                             const struct stg_request *request, uint64_t attempt,
+                             struct stg_err *err)
+{
+    const char *name = find_lane(request, pipeline->definition, NULL);
+    const struct stg_lane *lane =
+        name != NULL ? stg_commits_find(stg_journal_commits(pipeline->journal), name)
+                     : NULL;
+    if (lane == NULL || lane->attempt <= attempt)
+        return 0;
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "pipeline %s: attempt %" PRIu64
+                   " has begun, and this stream is of attempt %" PRIu64
+                   ": another trainer has taken over",
+                   pipeline->name, lane->attempt, attempt);
+}
+
+static uint64_t begin_attempt(struct stg_journal *journal, const char *lane,
+                              uint64_t before)
+{
+    if (before != 0 && lane != NULL)
+        return stg_journal_continue(journal, lane, before);
+    if (before != 0)
+        return before;
+    return lane != NULL ? stg_journal_begin(journal, lane) : stg_journal_number(journal);
+}
+
 void stg_commit_attached(struct stg_session *session, const struct stg_request *request,
-                         struct stg_instance *instance, const char *client_id)
+                         struct stg_instance *instance, const char *client_id,
+                         uint64_t before)
 {
     const char *lane = find_lane(request, instance->definition, NULL);
     const struct stg_pipeline *pipeline =
@@ -287,8 +344,7 @@ void stg_commit_attached(struct stg_session *session, const struct stg_request *
     bool is_own = lane != NULL && lane[0] != '\0';
     uint64_t *attempt = is_own ? &session->attempt : &instance->attempt;
     if (*attempt == 0) {
-        *attempt =
-            lane != NULL ? stg_journal_begin(journal, lane) : stg_journal_number(journal);
+        *attempt = begin_attempt(journal, lane, before);
         if (instance->journal != NULL)
             begin_audit(session, request, instance, lane != NULL ? lane : "", *attempt);
     }
@@ -369,11 +425,66 @@ static int check_state(const struct stg_definition *definition, const char *text
     return rc == 0 ? stg_loading_check_taken(definition, false, ret, err) : rc;
 }
 
+static int start_commit(struct stg_journal *journal, const struct stg_definition *of,
+                        struct stg_journal_request *what,
+                        const struct stg_request *request, struct pending *pending,
+                        struct stg_err *err)
+{
+    struct stg_state state;
+    int rc = stg_commits_check_tag(request->tag, err);
+    if (rc == 0)
+        rc = check_state(of, request->state, &state, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "pipeline %s", of->spec->name);
+    what->tag = request->tag;
+    what->state = &state;
+    what->done = answer;
+    what->arg = pending;
+    return stg_journal_commit(journal, what, err);
+}
+
+/* A commit of a stream that has not reconnected to this stagerd yet: the run waits for
+ * other clients, and they may wait for this commit. */
+static int commit_away(struct stg_session *session, const struct stg_request *request,
+                       struct pending *pending, struct stg_err *err)
+{
+    struct stg_pipeline *pipeline =
+        stg_catalog_find(session->server->catalog, request->name);
+    if (pipeline == NULL)
+        return stg_err(err, -STAGER_NOT_FOUND, "pipeline %s was deleted", request->name);
+    if (!stg_catalog_allowed(session->server->catalog, pipeline, &session->identity))
+        return stg_err(err, -STAGER_PERMISSION_DENIED, "pipeline %s belongs to uid %u",
+                       pipeline->name, (unsigned)pipeline->definition->applier.uid);
+    const struct stg_run_member *member;
+    int rc = stg_recovery_find(pipeline, &request->rejoin, session->identity.uid, &member,
+                               err);
+    if (rc < 0)
+        return rc;
+    struct stg_request of = {.name = pipeline->name,
+                             .client_id = member->client_id,
+                             .named = member->is_named};
+    const char *lane = find_lane(&of, pipeline->definition, err);
+    if (lane == NULL)
+        return err->code;
+    rc = stg_commit_check_attempt(pipeline, &of, member->attempt, err);
+    if (rc < 0)
+        return rc;
+    if (stg_journal_continue(pipeline->journal, lane, member->attempt) == 0)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    struct stg_journal_request what = {
+        .lane = lane, .client = member->client_id, .attempt = member->attempt};
+    return start_commit(pipeline->journal, pipeline->definition, &what, request, pending,
+                        err);
+}
+
 static int commit(struct stg_session *session, const struct stg_request *request,
                   struct pending *pending, struct stg_err *err)
 {
     struct stg_pipeline *pipeline = NULL;
-    struct stg_state state;
+    bool is_away = request->rejoin.member != 0 && request->name != NULL &&
+                   request->client_id != NULL;
+    if (session->client == NULL && is_away)
+        return commit_away(session, request, pending, err);
     if (session->client == NULL || session->joining)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "a commit must be sent on the connection of a stream");
@@ -382,21 +493,13 @@ static int commit(struct stg_session *session, const struct stg_request *request
     int rc = find_pipeline(session, &pipeline, err);
     if (rc < 0)
         return rc;
-    rc = stg_commits_check_tag(request->tag, err);
-    if (rc == 0)
-        rc = check_state(pipeline->definition, request->state, &state, err);
-    if (rc < 0)
-        return stg_err_prefix(err, rc, "pipeline %s", pipeline->name);
     struct stg_journal_request what = {.lane = session->lane,
-                                       .tag = request->tag,
                                        .client = session->committer,
                                        .attempt = session->attempt,
-                                       .run = session->instance->config.audit_run,
-                                       .state = &state,
-                                       .done = answer,
-                                       .arg = pending};
+                                       .run = session->instance->config.audit_run};
     stg_catalog_note_audit(session->server->catalog, session->journal);
-    return stg_journal_commit(session->journal, &what, err);
+    return start_commit(session->journal, pipeline->definition, &what, request, pending,
+                        err);
 }
 
 void stg_serve_commit(struct stg_session *session, const struct stg_request *request)

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/host/process.h"
 #include "daemon/pipeline/loading.h"
+#include "daemon/pipeline/recovery.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
@@ -118,24 +120,45 @@ static void fill_opened(const struct stg_session *session,
     reply->irreproducible = definition->irreproducible;
     reply->begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply->skip_rows = params->state != NULL ? params->state->rows : 0;
+    reply->rejoin = (struct stg_rejoin){
+        .run = stg_recovery_run(instance),
+        .member = params->member,
+        .attempt = session->attempt != 0 ? session->attempt : instance->attempt};
+}
+
+/* Where the client begins, if it does not know that: the state of a commit, or of the
+ * run. NULL: it knows, or the first batch says it. */
+static const struct stg_state *find_begin(const struct stg_request *request,
+                                          struct stg_instance *instance,
+                                          const struct stg_attach *params)
+{
+    if (request->state != NULL)
+        return NULL;
+    return params->state == NULL && stg_stage_inherits(instance->stage)
+               ? stg_stage_origin(instance->stage)
+               : params->state;
 }
 
 /* Sends the reply to an open; its client then has to join. */
 static void answer_open(struct stg_session *session, const struct stg_request *request,
                         struct stg_instance *instance, const struct stg_attach *params,
-                        const struct stg_attached *attached)
+                        const struct stg_attached *attached,
+                        const struct stg_run_member *member)
 {
     session->instance = instance;
     session->client = attached->client;
     session->joining = true;
-    stg_commit_attached(session, request, instance, params->client_id);
+    session->member = params->member;
+    stg_commit_attached(session, request, instance, params->client_id,
+                        member != NULL ? member->attempt : 0);
     if (instance->is_apart)
         leave_shared(session, params);
     char text[STG_STATE_TEXT_BYTES] = "";
     struct stg_reply reply = stg_reply_to(request);
     fill_opened(session, request, instance, params, attached, &reply);
-    if (params->state == NULL && stg_stage_inherits(instance->stage))
-        stg_state_write(instance->config.start, text);
+    const struct stg_state *begin = find_begin(request, instance, params);
+    if (begin != NULL)
+        stg_state_write(begin, text);
     reply.state =
         request->resume != NULL && params->state != NULL ? request->state : text;
     if (session->unwatched)
@@ -177,9 +200,22 @@ static int attach_stage(struct stg_session *session, struct stg_stage *stage,
     return stg_stage_attach(stage, params, ret, err);
 }
 
+/* Returns its number in the record of the run; 0: its stream ends with stagerd. */
+static uint64_t find_member(const struct stg_session *session,
+                            const struct stg_request *request,
+                            const struct stg_instance *instance,
+                            const struct stg_run_member *member)
+{
+    if (session->version < STG_PROTOCOL_RECONNECT || request->never_reconnects ||
+        !instance->config.keeps_record)
+        return 0;
+    return member != NULL ? member->member : stg_recovery_make_member();
+}
+
+/* member: of a client that reconnects; resumes: in the run that goes on. */
 static int attach(struct stg_session *session, const struct stg_request *request,
                   struct stg_instance *instance, const struct stg_state *state,
-                  struct stg_err *err)
+                  const struct stg_run_member *member, bool resumes, struct stg_err *err)
 {
     char client_id[CLIENT_ID_MAX_BYTES + 1];
     bool given = name_client(session, request, client_id);
@@ -197,8 +233,12 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .state = state,
         .rank = request->rank,
         .world_size = request->world_size,
+        .member = find_member(session, request, instance, member),
+        .process = session->pidfd >= 0 ? stg_process_id(session->pidfd) : 0,
     };
     struct stg_attached attached;
+    if (resumes)
+        stg_recovery_attach(instance->pipeline, member, state, &params);
     int rc =
         stg_needs_read(request, instance->definition->partitions, &params.needs, err);
     if (rc < 0)
@@ -208,7 +248,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         stg_partition_needs_destroy(params.needs);
         return rc;
     }
-    answer_open(session, request, instance, &params, &attached);
+    answer_open(session, request, instance, &params, &attached, member);
     return 0;
 }
 
@@ -240,12 +280,16 @@ void stg_serve_join(struct stg_session *session, const struct stg_request *reque
         return;
     }
     stg_catalog_note(session->instance);
+    stg_recovery_write(session->instance, session->client);
     int rc = stg_stage_join(session->instance->stage, session->client, &join, &err);
+    if (rc < 0)
+        stg_recovery_write(session->instance, NULL);
     if (joining.is_lost) {
         stg_session_close(session);
     } else if (rc < 0) {
         stg_session_fail_with(session, request, &err);
     } else {
+        stg_recovery_joined(session->instance->pipeline, session->member);
         session->joining = false;
         uv_timer_stop(&session->deadline);
         stg_catalog_note(session->instance);
@@ -374,11 +418,13 @@ static int find_instance(struct stg_session *session, const struct stg_request *
     if (is_new && session->open_gone == stg_catalog_n_gone(catalog) + 1)
         return 1; /* no memory came back since it was refused */
     int rc = stg_catalog_instance(catalog, pipeline, wanted, ret, err);
-    if (rc == -STAGER_UNAVAILABLE)
-        return wait_because(session,
-                            "the last run of pipeline %s is still stopping: a read of a "
-                            "file is slow; try again",
-                            pipeline->name);
+    if (rc == -STAGER_UNAVAILABLE) {
+        wait_because(session, "%s", err->text);
+        stg_server_sweep_soon(session->server);
+        if (stg_recovery_blocks(pipeline, NULL))
+            session->open_millis = SEEK_MILLIS; /* it ends before */
+        return 1;
+    }
     if (rc == 0 && (*ret)->private_run) {
         session->open_private = *ret;
         session->open_apart = (*ret)->is_apart;
@@ -388,7 +434,8 @@ static int find_instance(struct stg_session *session, const struct stg_request *
 
 /* Returns 0 when the request was answered, 1: it waits. */
 static int attach_or_wait(struct stg_session *session, const struct stg_request *request,
-                          struct stg_instance *instance, const struct stg_state *state)
+                          struct stg_instance *instance, const struct stg_state *state,
+                          const struct stg_run_member *member, bool resumes)
 {
     struct stg_err err = {0};
     if (instance->state == STG_INSTANCE_CREATING)
@@ -398,11 +445,11 @@ static int attach_or_wait(struct stg_session *session, const struct stg_request 
             (double)instance->plan.arena_bytes / 1048576.0, instance->config.name);
     if (instance->state == STG_INSTANCE_FAILED)
         return answer_failed(session, request, instance);
-    int rc = wait_for_start(session, instance, state != NULL, &err);
+    int rc = wait_for_start(session, instance, state != NULL || resumes, &err);
     if (rc == 1)
         return 1;
     if (rc == 0)
-        rc = attach(session, request, instance, state, &err);
+        rc = attach(session, request, instance, state, member, resumes, &err);
     session->open_private = NULL;
     if (rc < 0)
         stg_session_fail_with(session, request, &err);
@@ -427,9 +474,11 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         stg_session_fail_with(session, request, &err);
         return 0;
     }
+    if (!session->open_waits && !request->private_run)
+        stg_recovery_replace(pipeline, session->pid, wanted.client_id);
     int rc = find_instance(session, request, pipeline, &wanted, &instance, &err);
     if (rc == 0)
-        return attach_or_wait(session, request, instance, wanted.state);
+        return attach_or_wait(session, request, instance, wanted.state, NULL, false);
     if (rc < 0) {
         session->open_private = NULL;
         stg_session_fail_with(session, request, &err);
@@ -437,13 +486,76 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
     return rc == 1;
 }
 
+/* Waits for the other clients of the run, or for what any open waits for. Returns as
+ * try_begin. */
+static int go_on(struct stg_session *session, const struct stg_request *request,
+                 struct stg_pipeline *pipeline, const struct stg_state *state,
+                 struct stg_err *err)
+{
+    struct stg_returning returning = {.rejoin = &request->rejoin,
+                                      .uid = session->identity.uid,
+                                      .state = state,
+                                      .max_in_flight = request->max_in_flight};
+    const struct stg_run_member *member = NULL;
+    struct stg_instance *instance;
+    bool resumes = false;
+    int rc = stg_recovery_arrive(pipeline, &returning, &member, &resumes, err);
+    stg_server_sweep_soon(session->server);
+    if (rc == 1) {
+        wait_because(session, "%s", err->text);
+        session->open_millis = SEEK_MILLIS; /* it ends before */
+        return 1;
+    }
+    if (rc == 0)
+        rc = stg_commit_check_attempt(pipeline, request, member->attempt, err);
+    struct stg_wanted wanted = {
+        .max_in_flight = stg_gathering_max_in_flight(pipeline->gathering),
+        .state = state,
+        .client_id = request->client_id != NULL ? request->client_id : session->program,
+        .name = request->named ? request->client_id : NULL,
+        .resumes = resumes};
+    if (rc == 0)
+        rc = find_instance(session, request, pipeline, &wanted, &instance, err);
+    return rc == 0 ? attach_or_wait(session, request, instance, state, member, resumes)
+                   : rc;
+}
+
+/* A stream whose stagerd ended. Returns as try_begin. */
+static int try_rejoin(struct stg_session *session, const struct stg_request *request,
+                      struct stg_pipeline *pipeline)
+{
+    struct stg_err err = {0};
+    struct stg_state state;
+    const struct stg_run_member *member;
+    int rc = stg_recovery_find(pipeline, &request->rejoin, session->identity.uid, &member,
+                               &err);
+    if (rc == 0 && pipeline->gathering->failure.code != 0) {
+        err = pipeline->gathering->failure;
+        rc = err.code;
+    }
+    if (rc == 0 && request->state != NULL)
+        rc = stg_loading_read(request, pipeline->definition, &state, &err);
+    if (rc == 0)
+        rc = go_on(session, request, pipeline, request->state != NULL ? &state : NULL,
+                   &err);
+    if (rc < 0) {
+        session->open_private = NULL;
+        stg_session_fail_with(session, request, &err);
+    }
+    if (rc != 1 && !session->joining)
+        stg_recovery_gone(pipeline, request->rejoin.member);
+    return rc == 1;
+}
+
 /* Waits for the disk, and not shorter than for what the open has waited for before. */
-static int wait_for_commit(struct stg_session *session, const char *name)
+static int wait_for_disk(struct stg_session *session, const char *name)
 {
     uint64_t millis = session->open_waits ? session->open_millis : 0;
-    wait_because(session,
-                 "a commit of pipeline %s waits for the disk of state_dir; try again",
-                 name);
+    wait_because(
+        session,
+        "a commit or a change of pipeline %s waits for the disk of state_dir; try "
+        "again",
+        name);
     if (session->open_millis < millis)
         session->open_millis = millis;
     return 1;
@@ -466,9 +578,13 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
         ask(session, request, pipeline);
         return 0;
     }
+    if (stg_catalog_changes(session->server->catalog, pipeline))
+        return wait_for_disk(session, pipeline->name);
+    if (request->rejoin.member != 0)
+        return try_rejoin(session, request, pipeline);
     int rc = stg_commit_resolve(pipeline, request, text, &err);
     if (rc == 1)
-        return wait_for_commit(session, pipeline->name);
+        return wait_for_disk(session, pipeline->name);
     if (rc < 0) {
         stg_session_fail_with(session, request, &err);
         return 0;

@@ -25,6 +25,7 @@
 #include "daemon/server/config.h"
 #include "daemon/server/connection.h"
 #include "daemon/server/loop.h"
+#include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 #include "daemon/server/stop.h"
 #include "daemon/server/warming.h"
@@ -227,6 +228,7 @@ static void catalog_changed(void *owner)
 {
     struct stg_server *server = owner;
     stg_warming_sweep(server);
+    stg_probing_serve_turns(server);
     stg_request_retry_opens(server, false);
     stg_server_sweep_soon(server);
 }
@@ -488,6 +490,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
         return rc;
     look_for_cuda(server);
     stg_catalog_load(server->catalog);
+    stg_server_sweep_soon(server);
     use_indexes(settings);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     rc = uv_poll_init(&server->loop, &server->listen_poll, server->listen_fd);

@@ -19,6 +19,7 @@
 #define STG_VERSION STG_RELEASE
 
 struct stg_gate;
+struct stg_probing;
 struct stg_session;
 
 struct stg_server {
@@ -52,7 +53,8 @@ struct stg_server {
 
     struct stg_session *sessions;
     uint32_t n_sessions;
-    uint32_t n_probing; /* requests whose files a worker tries */
+    uint32_t n_probing; /* requests that a worker, or a change, is at */
+    struct stg_probing *first_turn, *last_turn; /* changes that wait for their turn */
     bool stopping;
 };
 

@@ -14,6 +14,7 @@
 #include "core/param.h"
 #include "daemon/host/limit.h"
 #include "daemon/pipeline/index_job.h"
+#include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/warm_up.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/tracing.h"
@@ -117,10 +118,22 @@ static void stop_working(struct stg_session *session)
     session->worker = NULL;
 }
 
+/* A client that closes its stream while it reconnects is not waited for. */
+static void stop_returning(struct stg_session *session)
+{
+    const char *name = session->open_waits ? session->open.name
+                       : session->joining  ? session->instance->config.name
+                                           : NULL;
+    uint64_t member = session->open_waits ? session->open.rejoin.member : session->member;
+    if (name != NULL && member != 0)
+        stg_recovery_gone(stg_catalog_find(session->server->catalog, name), member);
+}
+
 void stg_session_close(struct stg_session *session)
 {
     if (session->closing || session->answer != NULL)
         return;
+    stop_returning(session);
     session->closing = true;
     session->joining = false;
     stg_session_stop_waiting(session);

@@ -44,6 +44,7 @@ struct stg_session {
     int n_handles;       /* closing the last one frees the session */
     bool closing;
     bool greeted;
+    uint32_t version; /* of the protocol, that the peer speaks at most */
     pid_t pid;
     struct stg_identity identity;
     char program[64];
@@ -53,6 +54,7 @@ struct stg_session {
     struct stg_instance *instance; /* what it is attached to */
     struct stg_client *client;
     bool joining;                /* open was answered, join was not */
+    uint64_t member;             /* in the record of its run; 0: it cannot reconnect */
     struct stg_journal *journal; /* where its commits go; NULL: it can make none */
     char lane[STG_LANE_MAX_BYTES + 1];
     char committer[STG_LANE_MAX_BYTES + 1]; /* the client_id */

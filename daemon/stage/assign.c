@@ -119,12 +119,25 @@ static void place_round(struct stg_stage *stage, const struct stg_assignments *s
 {
     struct stg_buffer *buffer = &stage->buffer;
     if (!stage->policy->is_ranked || step->n_taken != stage->config.num_clients ||
-        buffer->items[step->all[0].extent].is_error)
+        step->front != buffer->first)
         return;
     uint32_t last = stg_buffer_at(buffer, buffer->first + step->n_taken - 1);
     struct stg_pass_place after = buffer->items[last].after;
-    for (uint32_t i = 0; i < step->n; i++)
-        buffer->items[step->all[i].extent].after = after;
+    for (uint32_t i = 0; i < step->n; i++) {
+        if (step->all[i].extent != STG_NO_EXTENT)
+            buffer->items[step->all[i].extent].after = after;
+    }
+}
+
+/* Items of a round that their ranks had before stagerd was started again. */
+static void skip_had(struct stg_stage *stage, uint64_t n)
+{
+    const struct stg_buffer *buffer = &stage->buffer;
+    for (uint64_t i = buffer->first; i < buffer->first + n; i++) {
+        const struct stg_item *item = &buffer->items[stg_buffer_at(buffer, i)];
+        if (item->n_pending == 0)
+            stg_audit_skipped(stage, item->pass, item->place);
+    }
 }
 
 bool stg_stage_assign(struct stg_stage *stage)
@@ -143,6 +156,7 @@ bool stg_stage_assign(struct stg_stage *stage)
             give(stage, a->client, a->extent, again);
         count_gaps(a);
         a->client->cursor = a->cursor;
+        a->client->load_errors -= a->skips_error;
     }
     uint32_t extent = again ? stg_item_take_returned(buffer, step->returned) : 0;
     if (step->is_lost)
@@ -152,6 +166,8 @@ bool stg_stage_assign(struct stg_stage *stage)
     if (step->is_deferred)
         stg_item_defer(buffer, &stage->effects);
     buffer->gaps_counted = step->gaps_counted;
+    if (stage->policy->is_ranked)
+        skip_had(stage, step->n_taken);
     for (uint64_t i = 0; i < step->n_taken; i++)
         stg_buffer_pop(buffer, &stage->effects);
     return true;
@@ -209,6 +225,7 @@ static void acknowledge(struct stg_stage *stage, struct stg_client *client,
     assigned->acked = true;
     client->n_acknowledged++;
     stg_audit_acknowledged(stage, client, &stage->buffer.items[assigned->extent]);
+    stg_consumer_acknowledged(stage, client, &stage->buffer.items[assigned->extent]);
     stg_item_acknowledge(&stage->buffer, assigned->extent, &stage->effects);
 }
 

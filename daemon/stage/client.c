@@ -150,8 +150,14 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     client->batch_size = attach->batch_size;
     client->names_rank = attach->world_size != 0;
     client->rank = attach->rank;
+    client->member = attach->member;
+    client->process = attach->process;
+    client->reconnects = attach->reconnects;
+    client->base_pass = attach->pass;
+    client->consumer = attach->consumer;
     client->loads = attach->state != NULL;
     if (client->loads) {
+        client->load_errors = attach->state->n_delivered;
         client->load_pass = attach->state->pass;
         client->load_place = attach->state->place;
     }
@@ -193,6 +199,30 @@ static uint32_t free_rank(const struct stg_stage *stage)
     return rank;
 }
 
+/* The error items after its place that a client has, and that the run makes again: it
+ * leaves out those that the state at which it began has. */
+static uint64_t count_errors(const struct stg_stage *stage,
+                             const struct stg_client *client)
+{
+    const struct stg_state *start = stage->config.start;
+    bool is_there = start != NULL && start->pass == client->load_pass &&
+                    !stg_place_is_before(&start->place, &client->load_place);
+    uint64_t n = is_there ? start->n_delivered : 0;
+    return client->load_errors > n ? client->load_errors - n : 0;
+}
+
+/* A client of a split that reconnects gets the end of its pass, if it did not get it
+ * before. */
+static uint64_t first_pass_of(const struct stg_stage *stage,
+                              const struct stg_client *client)
+{
+    bool is_ahead = client->loads && client->load_pass > stage->pass.n_ended;
+    if (client->reconnects && !stage->policy->together)
+        return client->base_pass;
+    /* Broadcast: a state of a later pass waits for that pass. */
+    return is_ahead ? client->load_pass : pass_to_join(stage);
+}
+
 /* Broadcast: a client with a state begins there; the buffer has it (check_place). */
 static uint64_t first_ordinal(const struct stg_stage *stage,
                               const struct stg_client *client)
@@ -218,9 +248,8 @@ static bool have_loaded(const struct stg_stage *stage)
 
 static void begin_anew(struct stg_stage *stage, struct stg_client *client)
 {
-    /* Broadcast: a state of a later pass waits for that pass. */
-    bool is_ahead = client->loads && client->load_pass > stage->pass.n_ended;
-    client->base_pass = is_ahead ? client->load_pass : pass_to_join(stage);
+    client->base_pass = first_pass_of(stage, client);
+    client->load_errors = count_errors(stage, client);
     /* Before all are there nothing is given: what lies in the buffer of a warm stage is
      * for all of them. */
     client->cursor = client->loads          ? first_ordinal(stage, client)
@@ -291,7 +320,9 @@ static void go_on(struct stg_stage *stage, struct stg_client *client,
         client->loads = old->loads;
         client->load_pass = old->load_pass;
         client->load_place = old->load_place;
+        client->load_errors = old->load_errors;
     }
+    client->took_over = true;
     old->n_pending = 0;
     stage->members.n_takers_left -= old->n_acknowledged > 0;
     old->adopted = true;
@@ -422,6 +453,27 @@ int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *
     return rc == 0 ? stg_needs_check(stage, client->needs, back, err) : rc;
 }
 
+bool stg_client_foresee(const struct stg_stage *stage, const struct stg_client *client,
+                        uint32_t *ret_rank, bool *ret_takes_over)
+{
+    const struct stg_client *back =
+        client->named ? find_named(stage, client->client_id, true) : NULL;
+    *ret_takes_over = back != NULL;
+    *ret_rank = back != NULL         ? back->rank
+                : client->names_rank ? client->rank
+                                     : free_rank(stage);
+    bool has_loaded = client->loads || stage->config.start == NULL;
+    return stage->members.begun ||
+           (stage->members.n_attached + 1 >= stage->members.n_begin && has_loaded &&
+            have_loaded(stage));
+}
+
+void stg_stage_begin_together(struct stg_stage *stage)
+{
+    if (stage->members.n_attached >= stage->members.n_begin && have_loaded(stage))
+        stage->members.begun = true;
+}
+
 void stg_client_join(struct stg_stage *stage, struct stg_client *client)
 {
     struct stg_client *back =
@@ -441,8 +493,7 @@ void stg_client_join(struct stg_stage *stage, struct stg_client *client)
         stage->timeouts.first_attach_ns = now;
         stage->effects.wake |= STG_WAKE_ROOM; /* the runners' clock runs */
     }
-    if (stage->members.n_attached == stage->config.num_clients && have_loaded(stage))
-        stage->members.begun = true;
+    stg_stage_begin_together(stage);
     stg_stage_recut(stage);
     stage->effects.events.has_changed = true;
     if (rc < 0)
@@ -514,8 +565,10 @@ static void requeue(struct stg_stage *stage, struct stg_client *client)
 
 static void note_empty(struct stg_stage *stage)
 {
-    if (stg_members_are_none(&stage->members))
-        stage->members.begun = false;
+    if (!stg_members_are_none(&stage->members))
+        return;
+    stage->members.begun = false;
+    stage->members.n_begin = stage->config.num_clients;
 }
 
 /* A pass needs every rank. A client that leaves when nothing runs leaves a place to fill;
@@ -555,6 +608,7 @@ static void detach(struct stg_stage *stage, struct stg_client *client, bool back
     stage->members.attached_ns += now;
     stage->effects.events.has_changed = true;
     requeue(stage, client);
+    stg_consumer_part(stage, client);
     stage->members.n_takers_left += client->n_acknowledged > 0;
     stg_consumer_leave(stage, client);
     stg_lease_client_detach(stage->buffer.leases, client->lease_client);

@@ -74,6 +74,7 @@ void stg_client_free(struct stg_client *client)
     stg_segment_destroy(&client->control_segment);
     stg_partition_needs_destroy(client->needs);
     stg_endpoint_unref(client->endpoint);
+    stg_taken_finish(&client->acknowledged);
     free(client->assigned);
     free(client);
 }

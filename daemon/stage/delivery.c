@@ -29,6 +29,7 @@ static bool end_pass(struct stg_stage *stage)
                       "one batch with drop_remainder",
                       stage->config.name, stage->pass.n_ended);
     stage->pass.n_ended++;
+    stage->effects.asks_loop |= stage->config.keeps_record;
     return true;
 }
 

@@ -56,6 +56,8 @@ struct stg_client {
     struct stg_endpoint *endpoint;
     uint32_t batch_size;
     uint64_t attempt;              /* of its commits */
+    uint64_t member, process;      /* of the record of the run; 0: it is in none */
+    struct stg_taken acknowledged; /* split: items of the pass that it acknowledged */
     struct stg_audit_share *share; /* in the audit's news, of the last item; or NULL */
     struct stg_partition_needs *needs; /* NULL without partitions */
     uint64_t joined;                   /* number of clients before it */
@@ -64,10 +66,13 @@ struct stg_client {
     uint32_t consumer; /* split: its number in the pass, from 1 */
     bool names_rank;   /* the client has named it */
     uint64_t cursor;   /* broadcast: ordinal of the next item it gets */
+    bool reconnects;   /* it was in the run before stagerd was started again */
+    bool took_over;    /* it has the place of a client that was away */
     bool loads;        /* it opened with a state */
     uint64_t load_pass;
-    struct stg_pass_place load_place; /* broadcast: it gets nothing before that */
-    uint64_t base_pass;               /* the pass that pass_wanted == 1 means */
+    struct stg_pass_place load_place; /* broadcast, round_robin: it gets nothing before */
+    uint64_t load_errors;  /* round_robin: nor so many error items of the round there */
+    uint64_t base_pass;    /* the pass that pass_wanted == 1 means */
     uint64_t ends;         /* passes whose end it got, counted from base_pass */
     uint64_t end_position; /* of the last end in its ring */
     uint64_t asked;        /* its hint, last seen; at most ring.head + 1 */
@@ -126,7 +131,10 @@ struct stg_membership {
     uint64_t n_passes; /* split: passes before this pass; it may have ended */
     uint64_t n_before; /* split: items of the pass before */
     uint64_t n_items;  /* split: of this pass, once it has ended */
-    bool begun;        /* all num_clients were attached once, and some still are */
+    struct stg_taken left;    /* split: of this pass, acknowledged by clients that left */
+    bool left_is_full;        /* it has no room for all of them */
+    uint32_t n_begin;         /* so many clients begin the run */
+    bool begun;               /* they were attached once, and some still are */
     struct stg_client *alone; /* all others wait for it, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;

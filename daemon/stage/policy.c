@@ -306,11 +306,37 @@ static bool is_ready(const struct stg_delivery_view *view,
     return in_pass(view, client) && client->n_pending == 0 && credits(view, client) > 0;
 }
 
+/* A rank whose state is of a later pass waits for it; the others catch up. */
+static bool is_ahead(const struct stg_delivery_view *view,
+                     const struct stg_client *client)
+{
+    return client->state == STG_CLIENT_ATTACHED &&
+           stg_client_pass(client) > view->pass->n_ended;
+}
+
+/* Does the state of the rank have the round, or error item, that ends at that item?
+ * *ret_error: it counts the error item after its place. */
+static bool has_round(const struct stg_delivery_view *view,
+                      const struct stg_client *client, const struct stg_item *item,
+                      bool *ret_error)
+{
+    *ret_error = false;
+    if (!client->loads || client->load_pass != view->pass->n_ended)
+        return false;
+    if (!item->is_carried)
+        return !stg_place_is_before(&client->load_place, &item->after);
+    if (stg_place_is_before(&item->before, &client->load_place))
+        return true;
+    *ret_error = client->load_errors > 0 &&
+                 !stg_place_is_before(&client->load_place, &item->before);
+    return *ret_error;
+}
+
 static bool are_all_ready(const struct stg_delivery_view *view)
 {
     uint32_t n = 0;
     for (const struct stg_client *c = view->members->clients; c != NULL; c = c->next)
-        n += is_ready(view, c);
+        n += is_ready(view, c) || is_ahead(view, c);
     return view->members->begun && n == view->num_clients;
 }
 
@@ -335,6 +361,8 @@ static bool round_robin_give(const struct stg_delivery_view *view,
             continue;
         uint64_t ordinal = is_error ? last : buffer->first + c->rank;
         struct stg_assignment *a = add(ret, c);
+        if (has_round(view, c, item_at(view, last), &a->skips_error))
+            continue;
         a->extent = stg_buffer_at(buffer, ordinal);
         if (!is_error)
             a->n_gaps = item_at(view, ordinal)->skipped - skipped_before(view, ordinal);
@@ -354,11 +382,15 @@ static bool round_robin_end(const struct stg_delivery_view *view,
 {
     if (!view->members->begun || is_round_there(view))
         return false;
+    bool has_failed = view->pass->failure.code != 0;
+    uint32_t n_ahead = 0;
     for (struct stg_client *c = view->members->clients; c != NULL; c = c->next) {
-        if (in_pass(view, c) && c->n_pending == 0)
+        bool ahead = is_ahead(view, c);
+        n_ahead += ahead;
+        if ((in_pass(view, c) && c->n_pending == 0) || (has_failed && ahead))
             add(ret, c);
     }
-    ret->discards = view->pass->failure.code != 0 || ret->n >= view->num_clients;
+    ret->discards = has_failed || ret->n + n_ahead >= view->num_clients;
     if (!ret->discards)
         ret->n = 0;
     return ret->discards;
@@ -376,7 +408,7 @@ static bool round_robin_holds_up(const struct stg_delivery_view *view,
                                  const struct stg_client *client)
 {
     return view->members->begun && stg_client_takes_part(client) &&
-           !is_ready(view, client) && is_round_there(view);
+           !is_ready(view, client) && !is_ahead(view, client) && is_round_there(view);
 }
 
 static const struct stg_policy round_robin = {

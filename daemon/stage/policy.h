@@ -25,6 +25,7 @@ struct stg_assignment {
     uint32_t extent; /* STG_NO_EXTENT: the client skips an item, or its pass ends */
     uint64_t n_gaps; /* missing numbers before it, counted for this client */
     uint64_t skipped, cursor; /* of the client, afterwards */
+    bool skips_error;         /* an error item that its state counts as delivered */
 };
 
 /* One step of delivery: the assignments, then the changes to the buffer. */

@@ -468,6 +468,14 @@ int stg_client_may_join(const struct stg_stage *stage, const struct stg_client *
  */
 void stg_client_join(struct stg_stage *stage, struct stg_client *client);
 
+/* Returns whether the run has begun once a client that is joining has joined; and the
+ * rank that it has then, and whether it has the place of a client that is away. */
+bool stg_client_foresee(const struct stg_stage *stage, const struct stg_client *client,
+                        uint32_t *ret_rank, bool *ret_takes_over);
+
+/* The run begins if all clients are there that it waits for. */
+void stg_stage_begin_together(struct stg_stage *stage);
+
 /* Frees a client that is joining, as if it had never come. */
 void stg_client_cancel(struct stg_stage *stage, struct stg_client *client);
 
@@ -522,6 +530,15 @@ bool stg_stage_is_shared(const struct stg_stage *stage);
 void stg_consumer_join(struct stg_stage *stage, struct stg_client *client);
 void stg_consumers_begin(struct stg_stage *stage);
 void stg_consumer_leave(struct stg_stage *stage, const struct stg_client *client);
+
+/* For the record of the run: the items of the pass that clients acknowledged, and of
+ * them those of clients that left. */
+void stg_consumer_acknowledged(struct stg_stage *stage, struct stg_client *client,
+                               const struct stg_item *item);
+void stg_consumer_part(struct stg_stage *stage, struct stg_client *client);
+
+/* At the creation: the numbers and items that config.resumed has. RESOURCE_EXHAUSTED. */
+int stg_consumers_resume(struct stg_stage *stage, struct stg_err *err);
 
 /* ---- timeouts.c ---- */
 

@@ -86,6 +86,9 @@ static struct stg_stage *make_stage(const struct stg_stage_config *config,
     stage->pass.n_ended = config->first_pass;
     stage->members.n_passes = config->first_pass;
     stage->pass.next_number = config->first_number;
+    stage->members.n_begin = config->resumed != NULL && config->resumed->n_begin != 0
+                                 ? config->resumed->n_begin
+                                 : config->num_clients;
     if (config->start != NULL) {
         stage->start.state = STG_START_PENDING;
         stage->last_place = config->start->place;
@@ -106,6 +109,8 @@ static int make_parts(struct stg_stage *stage, struct stg_err *err)
         rc = stg_stage_make_arena(stage, has_mirror(stage), err);
     if (rc == 0)
         rc = init_buffer(stage, err);
+    if (rc == 0)
+        rc = stg_consumers_resume(stage, err);
     if (rc == 0)
         rc = make_mirror(stage, err);
     return rc == 0 ? stg_runners_start(stage, err) : rc;
@@ -159,6 +164,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_buffer_finish(&stage->buffer);
     free(stage->step.all);
     free(stage->members.vacant);
+    stg_taken_finish(&stage->members.left);
     stg_segment_destroy(&stage->memory.arena);
     stg_budget_give(stage->config.budget, stage->memory.budget_bytes,
                     stage->memory.holder);
@@ -303,6 +309,16 @@ int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
     stg_delivery_run(stage);
     stg_stage_commit(stage);
     return 0;
+}
+
+void stg_stage_expect(struct stg_stage *stage, uint32_t n_clients)
+{
+    pthread_mutex_lock(&stage->lock);
+    stage->members.n_begin = n_clients;
+    if (stage->members.n_attached > 0)
+        stg_stage_begin_together(stage);
+    stg_delivery_run(stage);
+    stg_stage_commit(stage);
 }
 
 /* Returns whether nothing of it is left. Its socket may be closed then. */

@@ -26,6 +26,7 @@
 #include "daemon/admission/plan.h"
 #include "daemon/gpu/mirror.h"
 #include "daemon/host/memory.h"
+#include "daemon/recover/record.h"
 #include "ops/graph/graph.h"
 #include "ops/partition/partition.h"
 #include "proto/wire.h"
@@ -35,6 +36,18 @@ struct stg_pool;
 struct stg_client;
 struct stg_prior;
 struct stg_workers;
+
+/* A run that goes on after a restart of stagerd (daemon/recover). Its dataset goes to
+ * config.start; what its clients took before is in their own states. */
+struct stg_resumed {
+    uint64_t run;                   /* run_id of the states of a split */
+    const struct stg_state *origin; /* that clients of a split loaded when the run began;
+                                       NULL: none */
+    uint32_t n_begin;               /* so many clients begin it; 0: num_clients */
+    uint32_t consumers;             /* split: numbers of its pass so far */
+    const uint32_t *vacant;         /* of them, those that are free, the highest first */
+    size_t n_vacant;
+};
 
 /* The configuration of a stage. Borrowed pointers must outlive the stage. */
 struct stg_stage_config {
@@ -48,8 +61,10 @@ struct stg_stage_config {
     uint64_t first_number; /* items of earlier stages of this generation */
     uint64_t first_pass;
     const struct stg_state *start; /* the first pass begins there; NULL: at its start */
-    uint64_t instance;             /* of the daemon */
-    uid_t uid; /* of the applier: the stage reads files on its behalf */
+    const struct stg_resumed *resumed; /* NULL: the run begins now */
+    bool keeps_record; /* its clients may reconnect after a restart of stagerd */
+    uint64_t instance; /* of the daemon */
+    uid_t uid;         /* of the applier: the stage reads files on its behalf */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
@@ -75,6 +90,13 @@ struct stg_stage_config {
     void *owner;
 };
 
+/* Returns the run whose states the clients of the stage hold: that of its record after a
+ * restart of stagerd. */
+static inline uint64_t stg_stage_run_id(const struct stg_stage_config *config)
+{
+    return config->resumed != NULL ? config->resumed->run : config->run_id;
+}
+
 /* Creates a stage: takes the budget, reserves and seals the arena, starts the runners
  * (idle). Slow if the arena is large: call it on a worker thread. */
 int stg_stage_create(const struct stg_stage_config *config,
@@ -93,6 +115,10 @@ struct stg_attach {
     uint32_t batch_size;
     const struct stg_state *state; /* that it loads; NULL: none */
     uint32_t rank, world_size;     /* round_robin: its own; world_size 0: it names none */
+    uint64_t member, process;      /* of the record of the run; 0: it is in none */
+    bool reconnects;   /* it was in the run before stagerd was started again */
+    uint64_t pass;     /* then, of a split: its pass */
+    uint32_t consumer; /* and its number; 0: it has none yet */
     struct stg_partition_needs
         *needs; /* of its batches; NULL only without partitions. The client's
              from stg_stage_attach on, when that succeeds */
@@ -122,6 +148,9 @@ void stg_stage_shrink(struct stg_stage *stage);
 /* Returns whether a client that shares in a split begins with the items that config.start
  * has: the run began there, in this pass. Any thread. */
 bool stg_stage_inherits(struct stg_stage *stage);
+
+/* Returns the state that the clients of the run have loaded; NULL: none. Any thread. */
+const struct stg_state *stg_stage_origin(const struct stg_stage *stage);
 
 /* Returns 1 if the dataset is at config.start, and clients may attach; 0 if a runner
  * still moves it there. Negative: it cannot be moved there; the error names the
@@ -153,6 +182,17 @@ void stg_stage_forget(struct stg_stage *stage, const char *name, const char *why
 /* Appends its clients, as those of a run apart. */
 void stg_stage_show_apart(struct stg_stage *stage, struct stg_bump *bump,
                           struct stg_pipeline_status *ret);
+
+/* Fills in the run and its members, of a zeroed record, which the caller finishes in any
+ * case: the clients that may reconnect, and `joining`. RESOURCE_EXHAUSTED. */
+int stg_stage_note_run(struct stg_stage *stage, const struct stg_client *joining,
+                       struct stg_run_record *ret);
+
+/* Returns a number that grows with each change of what stg_stage_note_run returns. */
+uint64_t stg_stage_run_version(struct stg_stage *stage);
+
+/* So many clients begin the run, which has not begun: others do not come. */
+void stg_stage_expect(struct stg_stage *stage, uint32_t n_clients);
 
 /* Returns the pass at whose start a client that attaches now begins, plus 1; 0 if only
  * its first batch has its place. */

@@ -30,7 +30,7 @@
 #define MAX_ROUNDS 400
 #define N_BUFFERED 8 /* batches made while others ran, at most */
 #define N_SHORT 5    /* runs of FIRST_S beside the long one */
-#define SLICE_S 2.5  /* of a long run, ... */
+#define SLICE_S 1.0  /* of a long run, ... */
 #define LONG_S 60.0  /* ... which is this long in each variant */
 #define FIRST_S 5.0
 #define MODEL_ROWS 50000

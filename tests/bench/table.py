@@ -59,6 +59,11 @@ GOALS = [
     ("bench_codecs", "gzip_ratio", 0.9, "a gzip file, over isa-l in a plain loop"),
     ("bench_codecs", "zstd_ratio", 0.95, "a zstd file, over libzstd in a plain loop"),
     ("bench_codecs", "lz4_ratio", 0.95, "an lz4 file, over liblz4 in a plain loop"),
+    ("bench_parquet", "plain_ratio", 0.7,
+     "16 columns of a Parquet file, int64 and float32, uncompressed, to batches of 4096, over memcpy, bytes per "
+     "second of CPU"),
+    ("bench_parquet", "snappy_ratio", 0.9, "the same, compressed by snappy, over libsnappy in a plain loop"),
+    ("bench_parquet", "zstd_ratio", 0.9, "the same, compressed by zstd, over libzstd in a plain loop"),
     ("bench_jpeg", "ratio", 1.2,
      "photographs cropped at random to 224, flipped and normalised, over TurboJPEG's full decode with the same steps"),
     ("jpeg_peers", "tensorflow_ratio", 1.5, "the same files to the same crops over tf.data, rows per second of CPU"),

@@ -45,10 +45,13 @@ void fake_start_with(struct fake *fake, uint32_t n_slots, uint64_t slot_bytes)
 {
     int sizes = F_SEAL_SHRINK | F_SEAL_GROW;
     void *base;
-    snprintf(fake->dir, sizeof(fake->dir), "/tmp/stg-fake-XXXXXX");
-    CHECK(mkdtemp(fake->dir) != NULL);
+    if (fake->dir[0] == '\0') {
+        snprintf(fake->dir, sizeof(fake->dir), "/tmp/stg-fake-XXXXXX");
+        CHECK(mkdtemp(fake->dir) != NULL);
+    }
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof(address.sun_path), "%s/attach.sock", fake->dir);
+    unlink(address.sun_path);
     fake->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     CHECK(bind(fake->listener, (struct sockaddr *)&address, sizeof(address)) == 0);
     CHECK(listen(fake->listener, 8) == 0);
@@ -124,7 +127,10 @@ static void answer_hello(struct fake *fake, const struct stg_request *request)
 static void answer_open(struct fake *fake, const struct stg_request *request)
 {
     fake->opened = *request;
+    snprintf(fake->opened_state, sizeof(fake->opened_state), "%s",
+             request->state != NULL ? request->state : "");
     snprintf(fake->client_id, sizeof(fake->client_id), "%s", request->client_id);
+    fake->n_opened++;
     if (fake->stays_silent)
         return;
     struct stg_reply reply = {.id = request->id,
@@ -145,6 +151,11 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .device_number = fake->device_number,
                               .device_uuid = fake->device_uuid,
                               .irreproducible = fake->irreproducible,
+                              .rejoin = fake->rejoin,
+                              .signature = fake->signature,
+                              .state = fake->state,
+                              .begins_pass = fake->begins_pass,
+                              .skip_rows = fake->skip_rows,
                               .pipeline = fake->pipeline};
     struct stg_reply late = {
         .id = request->id + 1000, .code = -STAGER_INTERNAL, .text = "late"};
@@ -242,6 +253,59 @@ void fake_hang_up(struct fake *fake)
 {
     close(fake->socket);
     fake->socket = -1;
+}
+
+void fake_die(struct fake *fake)
+{
+    close(fake->listener);
+    fake->listener = -1;
+    if (fake->socket >= 0)
+        fake_hang_up(fake);
+}
+
+static void receive(struct fake *fake, enum stg_request_kind kind, struct stg_bump *bump,
+                    struct stg_request *ret)
+{
+    static unsigned char buf[STG_MESSAGE_MAX_BYTES];
+    struct stg_err err = {0};
+    ssize_t n;
+    do {
+        n = recv(fake->socket, buf, sizeof(buf), 0);
+    } while (n == 1); /* doorbells */
+    CHECK(n > 0);
+    CHECK_OK(stg_wire_decode_request(buf, (size_t)n, bump, ret, &err), err);
+    CHECK_INT(ret->kind, kind);
+}
+
+void fake_accept(struct fake *fake)
+{
+    struct stg_bump bump;
+    struct stg_request request;
+    stg_bump_init(&bump, 0);
+    fake->socket = accept4(fake->listener, NULL, NULL, SOCK_CLOEXEC);
+    CHECK(fake->socket >= 0);
+    receive(fake, STG_REQUEST_HELLO, &bump, &request);
+    answer_hello(fake, &request);
+    stg_bump_finish(&bump);
+}
+
+void fake_reply(struct fake *fake, enum stg_request_kind kind, int code, const char *text)
+{
+    struct stg_bump bump;
+    struct stg_request request;
+    stg_bump_init(&bump, 0);
+    receive(fake, kind, &bump, &request);
+    fake->opened = request;
+    snprintf(fake->client_id, sizeof(fake->client_id), "%s",
+             request.client_id != NULL ? request.client_id : "");
+    snprintf(fake->opened_state, sizeof(fake->opened_state), "%s",
+             request.state != NULL ? request.state : "");
+    struct stg_reply reply = {.id = request.id,
+                              .code = code,
+                              .text = text,
+                              .kind = code < 0 ? STG_REQUEST_NONE : kind};
+    send_reply(fake, &reply, 0);
+    stg_bump_finish(&bump);
 }
 
 void fake_stop(struct fake *fake)

@@ -12,6 +12,7 @@
 #include "client/stager.h"
 #include "core/batch.h"
 #include "core/ring.h"
+#include "core/state.h"
 #include "proto/wire.h"
 
 #define FAKE_SLOTS 32u
@@ -52,13 +53,20 @@ struct fake {
     uint32_t device;         /* the device of published batches */
     const void *device_uuid; /* 16 bytes */
     int device_fd;           /* closed by the test */
+    struct stg_rejoin rejoin;
+    const char *signature; /* of the pipeline */
+    const char *state;     /* of the reply to open; NULL: none */
+    uint64_t begins_pass, skip_rows;
 
-    /* records */
+    /* records; another thread may read n_opened alone */
+    _Atomic unsigned n_opened;
     struct stg_request opened;
     char client_id[128];
+    char opened_state[STG_STATE_TEXT_BYTES]; /* "": none */
 };
 
-/* Listens in a new folder. Pages are formatted, the ring is empty. */
+/* Listens in a new folder, or in fake->dir if the test has set it: a daemon that was
+ * started again. Pages are formatted, the ring is empty. */
 void fake_start(struct fake *fake);
 
 /* Like fake_start, with another segment: slots of this size, rounded up to granules. */
@@ -75,6 +83,16 @@ int fake_open_fails(struct fake *fake);
 /* Serves one client on a separate thread; fake_join waits until that thread ends. */
 void fake_serve(struct fake *fake);
 void fake_join(struct fake *fake);
+
+/* Ends like a daemon that is killed: closes the socket and the listener. */
+void fake_die(struct fake *fake);
+
+/* Takes the next connection, and answers its hello. */
+void fake_accept(struct fake *fake);
+
+/* Receives a request of that kind, and replies with that code. Returns once it did. */
+void fake_reply(struct fake *fake, enum stg_request_kind kind, int code,
+                const char *text);
 
 /* Closes the socket to the client. The close of a client waits up to a second for
  * this. */

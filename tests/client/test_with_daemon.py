@@ -295,7 +295,7 @@ def version(daemon):
     version = expect_json(daemon, "version")
     seen = version["daemon"]
     assert seen["reachable"] and seen["pid"] == daemon.process.pid, version
-    assert len(seen["instance"]) == 16 and seen["protocol"] == 5, version
+    assert len(seen["instance"]) == 16 and seen["protocol"] == 6, version
     assert seen["release"] == version["release"], version
     assert seen["release"] in expect(daemon, 0, "", "version")
 

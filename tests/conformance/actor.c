@@ -128,6 +128,8 @@ static void actor_body(struct fixture *fixture, int fd, void *arg)
         .runtime_dir = fixture->runtime,
         .max_in_flight = options->max_in_flight,
         .manual_ack = options->manual_ack,
+        .daemon_reconnect_millis =
+            STAGER_NEVER, /* tests of restarts are in tests/system */
     };
     struct player player = {.fd = fd};
     struct actor_result result = {0};

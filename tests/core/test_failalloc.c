@@ -8,6 +8,8 @@
 #include "core/bump.h"
 #include "core/device.h"
 #include "core/lease.h"
+#include "core/record/audit.h"
+#include "core/record/line.h"
 #include "core/state.h"
 #include "tests/check.h"
 
@@ -117,6 +119,112 @@ static int read_state(void *owner)
     return stg_state_read(text, n, &ret, &err);
 }
 
+/* ---- records ---- */
+
+enum { RUN = 77, N_ITEMS = 40 };
+
+/* What a stage collects of a run: each item published, every third one taken. */
+static int collect(struct stg_audit_trail *trail, struct stg_audit_share *share)
+{
+    int rc = 0;
+    *trail = (struct stg_audit_trail){.run = RUN, .pass = 1};
+    *share = (struct stg_audit_share){.run = RUN, .attempt = 3, .pass = 1, .client = "c"};
+    for (uint64_t i = 0; rc == 0 && i < N_ITEMS; i++) {
+        rc = stg_audit_publish(trail, i, i, 1000);
+        CHECK_INT(trail->n, i + (rc == 0));
+    }
+    for (uint64_t i = N_ITEMS; rc == 0 && i > 2; i -= 3) {
+        uint64_t n = share->delivered.n, sum = share->delivered.sum;
+        rc = stg_audit_take(&share->delivered, i, i);
+        CHECK(rc == 0 || (share->delivered.n == n && share->delivered.sum == sum));
+    }
+    if (rc == 0)
+        rc = stg_taken_add(&trail->skipped, N_ITEMS, N_ITEMS + 2, &err);
+    return rc;
+}
+
+static int write_run(struct stg_audit_text *text)
+{
+    struct stg_audit_begin begin = {.run = RUN,
+                                    .attempt = 3,
+                                    .lane = "c",
+                                    .delivery = "split",
+                                    .is_known = true,
+                                    .point = {1, 0, 0, "ab"},
+                                    .tag = "t"};
+    struct stg_audit_commit commit = {
+        .run = RUN, .attempt = 3, .tag = "t", .point = {1, 5, 5, "a"}};
+    struct stg_audit_trail trail;
+    struct stg_audit_share share;
+    uint64_t seq = 0;
+    int rc = collect(&trail, &share);
+    stg_audit_write_begin(text, &seq, &begin);
+    stg_audit_write_trail(text, &seq, &trail);
+    stg_audit_write_share(text, &seq, &share);
+    stg_audit_write_commit(text, &commit);
+    stg_audit_write_end(text, &seq, RUN, 5);
+    stg_audit_trail_finish(&trail);
+    stg_audit_share_finish(&share);
+    return rc;
+}
+
+/* Each line that is there is whole. */
+static void check_lines(const struct stg_audit_text *text)
+{
+    for (const char *at = text->bytes, *end = at + text->n; at < end; at++) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        CHECK(line_end != NULL);
+        CHECK(line_end == at || stg_line_is_right(at, (size_t)(line_end - at), "a1 "));
+        at = line_end;
+    }
+}
+
+static int write_audit(void *owner)
+{
+    struct stg_audit_text text = {0};
+    int rc = write_run(&text);
+    if (text.n > 0)
+        check_lines(&text);
+    if (text.has_failed)
+        rc = -STAGER_RESOURCE_EXHAUSTED;
+    free(text.bytes);
+    return rc;
+}
+
+/* A line that finds no memory is not taken for a damaged one. */
+static int read_audit(void *owner)
+{
+    const struct stg_audit_text *text = owner;
+    struct stg_audit audit = {0};
+    int rc = stg_audit_read(&audit, text->bytes, text->n, &err);
+    CHECK_INT(audit.n_bad, 0);
+    const struct stg_audit_run *run = stg_audit_find_run(&audit, RUN);
+    /* Items that a set has no memory for are missing, or follow in another set. */
+    if (stg_failalloc_off() > 0 && rc == 0 && run->is_missing)
+        rc = -STAGER_RESOURCE_EXHAUSTED;
+    if (rc == 0)
+        CHECK(!run->is_missing && audit.n_attempts == 1 &&
+              audit.attempts[0].n_commits == 1 && audit.trails[0].n == N_ITEMS &&
+              audit.shares[0].delivered.n == 13);
+    if (rc == 0 && audit.n_shares > 1)
+        rc = -STAGER_RESOURCE_EXHAUSTED;
+    stg_audit_finish(&audit);
+    return rc;
+}
+
+static void writing_an_audit_survives_every_failed_allocation(void)
+{
+    CHECK(stg_failalloc_each(write_audit, NULL) > 5);
+}
+
+static void reading_an_audit_survives_every_failed_allocation(void)
+{
+    struct stg_audit_text text = {0};
+    CHECK_INT(write_run(&text), 0);
+    CHECK(stg_failalloc_each(read_audit, &text) > 10);
+    free(text.bytes);
+}
+
 static void a_set_of_items_survives_every_failed_allocation(void)
 {
     CHECK(stg_failalloc_each(take_items, NULL) > 20);
@@ -175,6 +283,8 @@ static void the_helper_fails_the_requested_allocations(void)
 }
 
 static const struct stg_test tests[] = {
+    TEST(writing_an_audit_survives_every_failed_allocation),
+    TEST(reading_an_audit_survives_every_failed_allocation),
     TEST(a_set_of_items_survives_every_failed_allocation),
     TEST(merging_states_survives_every_failed_allocation),
     TEST(reading_a_state_survives_every_failed_allocation),

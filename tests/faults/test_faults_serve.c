@@ -13,7 +13,8 @@
 #include "tests/faults/inside.h"
 
 #define N_LINES 23
-#define MAX_CALLS 200 /* calls of next in one pass */
+#define MAX_CALLS 200        /* calls of next in one pass */
+#define RECONNECT_MILLIS 500 /* less than a call of next may take */
 
 static struct inside in;
 
@@ -41,11 +42,13 @@ static void apply_rows(const char *name, const char *staged)
         FAIL("%s", text);
 }
 
+/* A stagerd that cannot receive looks like one that has ended. */
 static int open_stream(const char *name, bool private_run, struct stager_stream **ret,
                        char text[512])
 {
     struct stager_options options = {.struct_size = sizeof(options),
                                      .runtime_dir = in.runtime,
+                                     .daemon_reconnect_millis = RECONNECT_MILLIS,
                                      .private_run = private_run};
     int rc = stager_open(NULL, name, &options, ret);
     if (rc < 0)

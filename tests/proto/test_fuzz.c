@@ -300,7 +300,8 @@ static const struct seed messages[] = {
     MESSAGE(request_rollback),    MESSAGE(request_versions), MESSAGE(reply_rollback),
     MESSAGE(reply_versions),      MESSAGE(request_commit),   MESSAGE(request_commits),
     MESSAGE(request_open_resume), MESSAGE(reply_commit),     MESSAGE(reply_commits),
-    MESSAGE(reply_error),         MESSAGE(request_audit)};
+    MESSAGE(reply_error),         MESSAGE(request_audit),    MESSAGE(request_open_again),
+    MESSAGE(request_commit_away), MESSAGE(reply_open_again)};
 
 static void request_try(struct fuzz *f)
 {

@@ -86,6 +86,27 @@ static const struct golden_request requests[] = {
       .name = "criteo",
       .max_in_flight = 2,
       .resume = "tag:step-1"}},
+    {GOLDEN(request_open_again),
+     {.id = 19,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .max_in_flight = 2,
+      .rejoin = {.run = 11, .member = 1ull << 63, .attempt = 300}}},
+    {GOLDEN(request_open_never),
+     {.id = 20,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .max_in_flight = 2,
+      .never_reconnects = true}},
+    {GOLDEN(request_commit_away),
+     {.id = 21,
+      .kind = STG_REQUEST_COMMIT,
+      .tag = "step-1",
+      .state = "{}",
+      .name = "criteo",
+      .client_id = "a",
+      .named = true,
+      .rejoin = {.run = 11, .member = 1ull << 63, .attempt = 300}}},
     {GOLDEN(request_apply_warm),
      {.id = 18,
       .kind = STG_REQUEST_APPLY,
@@ -296,6 +317,14 @@ static const struct golden_reply replies[] = {
       .structure = "{\"ids\":\"ids\"}",
       .boundary = {&ids_scalar, 1},
       .pipeline = &golden_spec}},
+    {GOLDEN(reply_open_again),
+     {.id = 19,
+      .kind = STG_REQUEST_OPEN,
+      .name = "p",
+      .generation = 9,
+      .segment_bytes = 1 << 30,
+      .max_in_flight = 2,
+      .rejoin = {.run = 11, .member = 1ull << 63, .attempt = 300}}},
     {GOLDEN(reply_join), {.id = 12, .kind = STG_REQUEST_JOIN}},
     {GOLDEN(reply_delete), {.id = 7, .kind = STG_REQUEST_DELETE}},
     {GOLDEN(reply_new_token),
@@ -395,6 +424,13 @@ static void requests_are_the_golden_bytes(void)
     }
 }
 
+static void check_rejoin(const struct stg_rejoin *got, const struct stg_rejoin *want)
+{
+    CHECK_INT(got->run, want->run);
+    CHECK_INT(got->member, want->member);
+    CHECK_INT(got->attempt, want->attempt);
+}
+
 static void check_same(const char *name, const char *got, const char *want)
 {
     if ((got == NULL) != (want == NULL) || (got != NULL && strcmp(got, want) != 0))
@@ -421,6 +457,9 @@ static void golden_bytes_are_the_requests(void)
         CHECK_INT(got.max_in_flight, want->max_in_flight);
         CHECK_INT(got.private_run, want->private_run);
         CHECK_INT(got.manual_ack, want->manual_ack);
+        CHECK_INT(got.named, want->named);
+        CHECK_INT(got.never_reconnects, want->never_reconnects);
+        check_rejoin(&got.rejoin, &want->rejoin);
         check_same("client", got.client, want->client);
         check_same("name", got.name, want->name);
         check_same("text", got.text, want->text);

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "../system"))
 from daemon import SLOW, Daemon, Failed  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+SHIM = os.environ.get("STG_DIE_IN_FSYNC", "")
 PACKAGE = os.path.join(BUILD, "client/python")
 sys.path.insert(0, PACKAGE)
 import stager  # noqa: E402
@@ -84,6 +85,27 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(cls.daemon.close)
         cls.daemon.start()
         os.environ["STAGER_RUNTIME_DIR"] = cls.daemon.runtime_dir
+
+    def start_with_shim(self):
+        """Starts the daemon with an fsync that the file it returns rules."""
+        if not SHIM:
+            self.skipTest("no shim: run by meson")
+        flag = os.path.join(self.daemon.folder, "die-at")
+        before = dict(os.environ)
+        folder, library = os.path.split(SHIM)  # LD_PRELOAD ends a path at a space
+        folders = os.pathsep.join(filter(None, [folder, before.get("LD_LIBRARY_PATH")]))
+        os.environ.update(LD_PRELOAD=library, LD_LIBRARY_PATH=folders, STG_DIE_AT=flag)
+        try:
+            self.daemon.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        return flag
+
+    @staticmethod
+    def rule(flag, text):
+        with open(flag, "w", encoding="ascii") as file:
+            file.write(text)
 
     def file(self, name, text):
         path = os.path.join(self.daemon.folder, f"{self._testMethodName}-{name}")

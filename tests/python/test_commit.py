@@ -12,8 +12,6 @@ import threading
 import case
 import stager
 
-SHIM = os.environ.get("STG_DIE_IN_FSYNC", "")
-
 
 def values(stream, n):
     """The first value of each of the next n batches."""
@@ -38,27 +36,6 @@ class Case(case.Case):
     @staticmethod
     def step(ranks):
         return [int(rank.next()["value"][0]) for rank in ranks]
-
-    def start_with_shim(self):
-        """Starts the daemon with an fsync that the file it returns rules."""
-        if not SHIM:
-            self.skipTest("no shim: run by meson")
-        flag = os.path.join(self.daemon.folder, "die-at")
-        before = dict(os.environ)
-        folder, library = os.path.split(SHIM)  # LD_PRELOAD ends a path at a space
-        folders = os.pathsep.join(filter(None, [folder, before.get("LD_LIBRARY_PATH")]))
-        os.environ.update(LD_PRELOAD=library, LD_LIBRARY_PATH=folders, STG_DIE_AT=flag)
-        try:
-            self.daemon.start()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-        return flag
-
-    @staticmethod
-    def rule(flag, text):
-        with open(flag, "w", encoding="ascii") as file:
-            file.write(text)
 
 
 class Commit(Case):
@@ -460,7 +437,7 @@ class Crashes(Case):
         n_unanswered = 0
         for round_, (when, at) in enumerate((when, at) for at in range(4) for when in ("before", "after")):
             flag = self.start_with_shim()
-            stream = stager.open(self.name, resume="current")
+            stream = stager.open(self.name, resume="current", daemon_reconnect_millis=0)
             begin = stream.state_dict()["position"]
             values(stream, 2)
             state, tag = stream.state_dict(), f"round-{round_}"

@@ -340,7 +340,7 @@ class Leaks(case.Case):
 
 class DeadDaemon(case.Case):
     def test_a_killed_daemon_is_unavailable_and_batches_stay_readable(self):
-        stream = stager.open(self.numbers(stop=1 << 30, capacity=1))
+        stream = stager.open(self.numbers(stop=1 << 30, capacity=1), daemon_reconnect_millis=0)
         batch = stream.next()
         self.daemon.process.kill()
         self.daemon.process.wait()

@@ -67,6 +67,35 @@ class Same(case.Case):
         pipeline = pipeline.targets(ops.embedding_lookup(table, pipeline["ids"], name="rows"))
         self.same(pipeline, CRITEO.format(name="x", path=path))
 
+    def test_columns_of_parquet_files_are_components(self):
+        with open(os.path.join(case.HERE, "../daemon/format/golden_parquet.h"), encoding="utf-8") as file:
+            data = re.search(r"parquet_plain\[\d+\] = \{(.*?)\}", file.read(), re.S).group(1)
+        path = os.path.join(self.daemon.folder, "rows.parquet")
+        with open(path, "wb") as file:
+            file.write(bytes(int(byte, 16) for byte in re.findall("0x..", data)))
+        columns = {"id": np.int64, "name": "string", "more": "float32"}
+        dataset = stager.parquet(path, columns, {"more": 0.5}, shuffle=False).batch(3)
+        self.assertIn('{"parquet": {"columns": {"id": "int64", "name": "string", "more": "float32"}, "defaults": {"more": 0.5}}}',
+                      dataset.yaml())
+        pipeline = dataset.map(lambda r: {"id": r["id"], "name": r["name"], "more": r["more"]})
+        with stager.open(stager.apply(pipeline, name=self._testMethodName[:64])) as stream:
+            batch = next(iter(stream))
+            self.assertEqual(batch["id"].tolist(), [-300, 619, 538])
+            self.assertEqual(list(batch["name"]), [b"name-0-", b"name-1-x", b"name-2-xx"])
+            self.assertEqual(batch["more"].tolist(), [0.5] * 3)
+        with self.assertRaisesRegex(TypeError, "columns maps names to dtypes"):
+            stager.parquet(path, ["id"])
+
+    def test_columns_of_parquet_files_may_be_a_schema_of_pyarrow(self):
+        class Schema:
+            names = ["id", "price", "at", "name"]
+            types = ["uint16", "float", "timestamp[us, tz=UTC]", "large_string"]
+        self.assertIn('"columns": {"id": "uint16", "price": "float32", "at": "int64", "name": "string"}',
+                      stager.parquet("/x", Schema).yaml())
+        Schema.types = ["uint16", "float", "list<element: int64>", "string"]
+        with self.assertRaisesRegex(TypeError, "column at is list<element: int64>: name its dtype, or leave it out"):
+            stager.parquet("/x", Schema)
+
     def test_maps_before_the_batch_are_steps_and_behind_it_the_graph(self):
         pipeline = (stager.range(100).map(lambda r: {"value": r["value"] * ops.constant(value=2, dtype="int64")})
                     .filter(lambda r: r["value"] > ops.constant(value=10, dtype="int64"))

@@ -81,7 +81,9 @@ static int train(const char *pipeline, long hold_after, struct tally *tally)
 {
     struct stager_stream *stream;
     struct stager_batch *batch;
-    int rc = stager_open(NULL, pipeline, NULL, &stream);
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .daemon_reconnect_millis = STAGER_NEVER};
+    int rc = stager_open(NULL, pipeline, &options, &stream);
     if (rc < 0)
         return die("open", rc, NULL);
     for (;;) {

@@ -430,7 +430,8 @@ struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
                                      .runtime_dir = fixture->runtime,
-                                     .max_in_flight = max_in_flight};
+                                     .max_in_flight = max_in_flight,
+                                     .daemon_reconnect_millis = STAGER_NEVER};
     struct stager_stream *stream;
     if (stager_open(NULL, name, &options, &stream) < 0)
         FAIL("open %s: %s", name, stager_error_text(NULL));

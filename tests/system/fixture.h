@@ -104,7 +104,7 @@ int64_t fixture_wait(struct fixture *fixture, const char *name, int64_t millis,
                      bool (*until)(const struct fixture_status *status, void *arg),
                      void *arg);
 
-/* Opens a stream on this fixture; fails the test on error. */
+/* Opens a stream on this fixture, which does not reconnect; fails the test on error. */
 struct stager_stream *fixture_open(struct fixture *fixture, const char *name,
                                    const char *client_id, uint32_t max_in_flight);
 

@@ -36,6 +36,6 @@ POSITIONAL = {
 
 STEPS = tuple("""
     batch bucket_by_sequence_length cache concatenate csv enumerate filter fixed_length_record ignore_errors
-    interleave jsonl map map_and_batch npy padded_batch parallel_interleave prefetch py_function ragged_batch
+    interleave jsonl map map_and_batch npy padded_batch parallel_interleave parquet prefetch py_function ragged_batch
     read_file rebatch repeat shard shuffle shuffle_and_repeat skip take tar text_line tfrecord unbatch zip
 """.split())

@@ -92,6 +92,28 @@ def _signature(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
     return {"output_types": types, "output_shapes": shapes}
 
 
+# The dtypes of pyarrow's types, by the first word of their names. A decimal is a string where it is no integer.
+_ARROW = {"bool": "bool", "halffloat": "float16", "float": "float32", "double": "float64", "string": "string",
+          "large_string": "string", "binary": "string", "large_binary": "string", "fixed_size_binary": "string",
+          "date32": "int32", "time32": "int32", "time64": "int64", "timestamp": "int64", "duration": "int64"}
+
+
+def _columns(given: Any) -> Dict[str, str]:
+    """The columns of a `parquet` step, by name: their dtypes."""
+    if isinstance(given, dict):
+        return {name: dtype_name(dtype) for name, dtype in given.items()}
+    if not (hasattr(given, "names") and hasattr(given, "types")):
+        raise TypeError("parquet: columns maps names to dtypes, as in {\"price\": \"float32\"}, or is a schema of "
+                        f"pyarrow: no file is opened before the pipeline runs; found {given!r}")
+    columns = {}
+    for name, kind in zip(given.names, given.types):
+        word = re.split(r"[\[(<]", str(kind))[0]
+        if word not in _ARROW and not re.match(r"u?int\d+$", word):
+            raise TypeError(f"parquet: column {name} is {kind}: name its dtype, or leave it out, with a mapping")
+        columns[name] = _ARROW.get(word, word)
+    return columns
+
+
 def _function_name(function: Any) -> str:
     """module:name of what workers import."""
     if not isinstance(function, str):
@@ -226,6 +248,12 @@ class Dataset:
         the names, dtypes and shapes that it gets."""
         return self._with("py_function", {"function": _function_name(function), **_signature(output_signature),
                                           **_arguments("py_function", (), named)})
+
+    def parquet(self, columns: Any, defaults: Optional[Dict[str, Any]] = None) -> Dataset:
+        """The rows of Parquet files. columns: {"price": "float32", "user/id": np.int64}, the only ones that are read,
+        each a component; or a schema of pyarrow, `pyarrow.parquet.read_schema(file)`, for all of its columns. defaults:
+        by name, what stands for a null."""
+        return self._with("parquet", _arguments("parquet", (), {"columns": _columns(columns), "defaults": defaults}))
 
     # ---- steps with readers or other datasets ----
 
@@ -586,6 +614,12 @@ def files(pattern: Union[None, Path, Iterable[Path]] = None, **named: Any) -> Da
     given = {"pattern": pattern, "listing": named.pop("listing", None)}
     paths = {key: _whole_paths(value, key == "pattern") for key, value in given.items() if value is not None}
     return _source("files", {**paths, **_arguments("files", (), named)})
+
+
+def parquet(pattern: Union[Path, Iterable[Path]], columns: Any,
+            defaults: Optional[Dict[str, Any]] = None, **named: Any) -> Dataset:
+    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults)`."""
+    return files(pattern, **named).parquet(columns, defaults)
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin

@@ -20,6 +20,7 @@ from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
 from ._places import depth
 
 _MAX_IN_FLIGHT, _MAX_THREADS = 256, 64  # libstager's
+_LONGEST_MILLIS = (1 << 31) - 1
 _SYNCHRONIZE_S = 5.0  # within which a library lets go of what it has computed with
 
 # As enum stager_dtype of stager.h numbers them.
@@ -163,7 +164,8 @@ class Stream:
                  fields: Union[None, str, Sequence[str]] = None,
                  fetches: Union[None, str, Sequence[str]] = None,
                  inter_op_threads_num: int = 1, intra_op_threads_num: int = 1,
-                 state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact") -> None:
+                 state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact",
+                 daemon_reconnect_millis: int = 300000) -> None:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
@@ -171,6 +173,7 @@ class Stream:
         _whole("depth", depth, 0)
         _whole("inter_op_threads_num", inter_op_threads_num, 1, _MAX_THREADS)
         _whole("intra_op_threads_num", intra_op_threads_num, 1, _MAX_THREADS)
+        _whole("daemon_reconnect_millis", daemon_reconnect_millis, 0, _LONGEST_MILLIS)
         for key, value, least in (("batch_size", batch_size, 1), ("length", length, 0), ("workers", workers, 0)):
             if value is not None:
                 _whole(key, value, least)
@@ -198,6 +201,7 @@ class Stream:
         self.writable = writable
         self._length = length
         self._resume = resume
+        self._reconnect_millis = daemon_reconnect_millis
         self._epoch = _epoch_of(state)
         self._n_loops = 0
         self._has_warned = False
@@ -231,7 +235,8 @@ class Stream:
         if self._ahead is not None:
             self._ahead.clear()
         try:
-            self._core = _core.Stream(*self._options, state, self._resume, *self._place)
+            self._core = _core.Stream(*self._options, state, self._resume, *self._place,
+                                      self._reconnect_millis)
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:

@@ -18,7 +18,7 @@ import numpy as np
 
 from . import _core
 from ._batch import Ragged, Sparse, Strings, native, view
-from ._errors import Error, InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from ._errors import Error, InvalidArgumentError, NotFoundError, ResourceExhaustedError, UnavailableError
 
 _ROW_SPLITS, _INDICES, _DENSE_SHAPE = 1, 2, 3  # as enum stg_part of core/layout.h
 _PR_SET_PDEATHSIG = 1
@@ -288,5 +288,8 @@ def main(name: str, control_fd: int, most: int) -> int:
         except OSError:  # the supervisor is gone
             pass
         return 1
-    worker.run()
+    try:
+        worker.run()
+    except UnavailableError:  # stagerd has ended
+        pass
     return 0

@@ -135,6 +135,8 @@ class Supervisor:
         self._most = 0  # n None: how many there are to be, of all supervisors
         self._enough_until = 0.0  # those of others are starting
         self._told = False
+        self._is_lost = False  # a connection to stagerd has ended: does it run?
+        self._was_away = False
         self._parent: Optional[int] = None
         if parent is not None:
             self._parent = os.pidfd_open(parent)
@@ -165,8 +167,27 @@ class Supervisor:
                 self._tell()
         return self._missing
 
+    def _is_away(self) -> bool:
+        """Has stagerd ended? When it runs again, workers start at once. One that runs has let go of them, and they
+        start after a pause."""
+        try:
+            _admin.status(self.name)
+        except UnavailableError:
+            self._was_away = True
+            self._start_at, self._look_at = time.monotonic() + _SOON_S / 4, 0.0
+            return True
+        except Error:
+            pass
+        was_away, self._is_lost, self._was_away = self._was_away, False, False
+        if was_away:
+            self._pause, self._start_at = 0.0, 0.0
+        return not was_away and time.monotonic() < self._start_at
+
     def _start(self) -> None:
-        if time.monotonic() < self._start_at:
+        if self._is_lost and self._told:
+            if self._is_away():
+                return
+        elif time.monotonic() < self._start_at:
             return
         for _ in range(self._count()):
             # Only the supervisor writes to the process that started it.
@@ -206,6 +227,7 @@ class Supervisor:
                 raise child.error or UnavailableError(
                     f"a worker of pipeline {self.name} {child.how()} before it was ready: its standard "
                     "error may say why")
+            self._is_lost = self._is_lost or child.is_let_go or isinstance(child.error, UnavailableError)
             self._restart_later(child)
 
     # ---- the loop ----
@@ -224,7 +246,9 @@ class Supervisor:
         if self._parent is not None:
             poll.register(self._parent, select.POLLIN)
             poll.register(0, select.POLLIN)
-        if self.n is None or len(self._children) < self.n:
+        if self._is_lost and self._told:
+            ends.append(self._start_at if self._was_away else now)
+        elif self.n is None or len(self._children) < self.n:
             ends.append(max(self._start_at, self._look_at if self.n is None else 0.0))
         wait = max(min(ends) - now, 0.0) if ends else _LOOK_S
         events = dict(poll.poll(int(min(wait, _LOOK_S) * 1000) + 1))

@@ -138,6 +138,7 @@ static const struct stg_iter_impl concatenate_impl = {
     .destroy = concatenate_destroy,
     .skip = concatenate_skip,
     .left = concatenate_left,
+    .left_has_errors = true,
     .count = concatenate_count,
     .seek = concatenate_seek,
 };

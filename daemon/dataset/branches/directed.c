@@ -107,8 +107,8 @@ static uint64_t held(const struct stg_directed_input *input)
  * that depend on it. */
 static bool can_skip(struct stg_directed *directed, uint64_t n)
 {
-    bool ok = stg_iter_is_clean(&directed->iter) && directed->mix.n_records == 0 &&
-              directed->error == NULL && directed->failed == 0;
+    bool ok =
+        directed->mix.n_records == 0 && directed->error == NULL && directed->failed == 0;
     for (size_t i = 0; ok && i < directed->n; i++) {
         struct stg_directed_input *input = &directed->inputs[i];
         input->n_left = input->n_skipped = 0;
@@ -124,10 +124,13 @@ static int draw(struct stg_directed *directed, struct stg_err *err)
     int rc = 0;
     if (directed->chosen == NONE)
         rc = directed->choose(directed, &directed->chosen, err);
-    if (rc == 2) {
-        rc = stg_iter_unexpected(directed->error, err);
+    if (rc == 2) { /* an error among the choices is an element */
+        rc = stg_iter_is_clean(&directed->iter)
+                 ? stg_iter_unexpected(directed->error, err)
+                 : 0;
         stg_block_unref(directed->error);
         directed->error = NULL;
+        return rc;
     }
     directed->over |= rc == 1;
     if (rc != 0)

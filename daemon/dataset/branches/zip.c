@@ -210,27 +210,71 @@ static int skip_input(struct stg_cursor *cursor, struct stg_iter *input, uint64_
     return rc;
 }
 
-/* With errors it depends on the input that ends first whether one of another input is
- * emitted after the last record. */
-static int zip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
+/* All inputs, by up to *ret records; *ret: by how many all of them. */
+static int skip_inputs(struct zip *zip, uint64_t *ret, struct stg_err *err)
 {
-    struct zip *zip = (struct zip *)iter;
-    struct stg_iter *input = iter->input;
-    if (!stg_iter_is_clean(iter))
-        return stg_iter_replay(iter, n, ret, err);
-    *ret = zip->ended ? 0 : n;
-    for (size_t i = 0; !zip->ended && i < zip->n; i++, input = input->sibling) {
+    struct stg_iter *input = zip->iter.input;
+    for (size_t i = 0; i < zip->n; i++, input = input->sibling) {
         uint64_t got;
         int rc = skip_input(&zip->cursors[i], input, *ret, &got, err);
         if (rc < 0)
             return rc;
         *ret = got < *ret ? got : *ret;
     }
-    if (*ret < n && !zip->ended) {
+    return 0;
+}
+
+/* The same for input i and those behind it, from the last one on: an error of an input
+ * before the one that ends is emitted behind the last record, so those must stand there.
+ */
+static int skip_backwards(struct zip *zip, struct stg_iter *input, size_t i,
+                          uint64_t *ret, struct stg_err *err)
+{
+    uint64_t got;
+    if (i == zip->n)
+        return 0;
+    int rc = skip_backwards(zip, input->sibling, i + 1, ret, err);
+    if (rc == 0)
+        rc = skip_input(&zip->cursors[i], input, *ret, &got, err);
+    if (rc == 0)
+        *ret = got < *ret ? got : *ret;
+    return rc;
+}
+
+/* Returns at most n: how many records and errors come before an input ends, as far as
+ * that is known. */
+static uint64_t count_common(const struct zip *zip, uint64_t n)
+{
+    struct stg_iter *input = zip->iter.input;
+    for (size_t i = 0; i < zip->n; i++, input = input->sibling) {
+        uint64_t left;
+        if (!stg_iter_left(input, n, &left))
+            continue;
+        left = stg_count_add(left, left_in(&zip->cursors[i]));
+        n = left < n ? left : n;
+    }
+    return n;
+}
+
+static int zip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    struct zip *zip = (struct zip *)iter;
+    uint64_t rest = 0;
+    *ret = 0;
+    if (zip->ended)
+        return 0;
+    bool is_clean = stg_iter_is_clean(iter);
+    *ret = is_clean ? n : count_common(zip, n);
+    int rc = is_clean ? skip_inputs(zip, ret, err)
+                      : skip_backwards(zip, iter->input, 0, ret, err);
+    if (rc == 0 && *ret < n && !is_clean)
+        rc = stg_iter_replay(iter, 1, &rest, err);
+    *ret += rest;
+    if (rc == 0 && *ret < n) {
         zip->ended = true;
         forget(zip);
     }
-    return 0;
+    return rc;
 }
 
 static bool zip_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)

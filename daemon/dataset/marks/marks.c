@@ -24,7 +24,7 @@ void stg_marks_finish(struct stg_marks *marks)
 void stg_marks_rewind(struct stg_marks *marks, bool afresh)
 {
     marks->iteration = afresh ? 0 : marks->iteration + 1;
-    marks->n_out = marks->n_in = marks->noted = marks->check = 0;
+    marks->n_out = marks->n_in = marks->n_records = marks->noted = marks->check = 0;
 }
 
 /* ---- the trail ---- */
@@ -40,10 +40,12 @@ static struct stg_trail *open_trail(struct stg_iter *iter, struct stg_marks *mar
     marks->was_opened = true;
     if (stg_content_of_pass(iter, &content, &ignored) != 0)
         return NULL;
+    /* rebatch has two iterators, one of each kind. */
     const struct stg_trail_key key = {.steps = content.steps,
                                       .files = content.files,
                                       .pass = iter->pass,
                                       .rest = (uint64_t)STG_ORDER_VERSION << 32 |
+                                              (uint64_t)marks->counts_records << 63 |
                                               env->ignored_codes,
                                       .user = iter->dataset->identity.uid};
     marks->trail = stg_trail_open(&key);
@@ -141,9 +143,9 @@ int stg_marks_refute(struct stg_iter *iter, struct stg_marks *marks, const char 
                         what);
 }
 
-int stg_marks_pull(struct stg_iter *iter, struct stg_marks *marks, int64_t want,
-                   const uint64_t *held, uint32_t n_held, struct stg_block **ret,
-                   struct stg_err *err)
+/* The next block, which the caller counts. */
+static int pull(struct stg_iter *iter, struct stg_marks *marks, int64_t want,
+                struct stg_block **ret, struct stg_err *err)
 {
     struct stg_block *block;
     int rc = stg_iter_next(iter->input, want, &block, err);
@@ -155,11 +157,93 @@ int stg_marks_pull(struct stg_iter *iter, struct stg_marks *marks, int64_t want,
         stg_block_unref(block);
         return stg_marks_refute(iter, marks, "another record follows", err);
     }
-    if (stg_marks_are_due(marks, n_held))
-        note(iter, marks, check_of(block), held, n_held);
-    marks->n_in += count(block);
     *ret = block;
     return 0;
+}
+
+int stg_marks_pull(struct stg_iter *iter, struct stg_marks *marks, int64_t want,
+                   const uint64_t *held, uint32_t n_held, struct stg_block **ret,
+                   struct stg_err *err)
+{
+    int rc = pull(iter, marks, want, ret, err);
+    if (rc != 0)
+        return rc;
+    if (stg_marks_are_due(marks, n_held))
+        note(iter, marks, check_of(*ret), held, n_held);
+    marks->n_in += count(*ret);
+    return 0;
+}
+
+/* ---- errors that are not like records ---- */
+
+/* A mark has the number of records, unless all were. */
+static void note_records(struct stg_iter *iter, struct stg_marks *marks, uint64_t check)
+{
+    note(iter, marks, check, &marks->n_records, marks->n_records < marks->n_in);
+}
+
+static bool has_few_errors(const struct stg_marks *marks)
+{
+    return marks->n_in - marks->n_records < STG_MARKS_MOST_ERRORS;
+}
+
+static void count_block(struct stg_marks *marks, const struct stg_block *block)
+{
+    marks->n_in += count(block);
+    if (block->error.code == 0)
+        marks->n_records += (uint64_t)block->n_records;
+}
+
+int stg_marks_take(struct stg_iter *iter, struct stg_marks *marks, int64_t want,
+                   struct stg_block **ret, struct stg_err *err)
+{
+    int rc = pull(iter, marks, want, ret, err);
+    if (rc == 0)
+        count_block(marks, *ret);
+    return rc;
+}
+
+int stg_marks_pass(struct stg_iter *iter, struct stg_marks *marks, int64_t want,
+                   struct stg_block **ret, struct stg_err *err)
+{
+    int rc = pull(iter, marks, want, ret, err);
+    marks->counts_records = true;
+    if (rc != 0)
+        return rc;
+    bool is_error = (*ret)->error.code != 0;
+    bool is_due = (is_error && has_few_errors(marks)) || stg_marks_are_due(marks, 0);
+    if (is_due && marks->n_in > 0 && !stg_iter_was_clean(iter))
+        note_records(iter, marks, check_of(*ret));
+    count_block(marks, *ret);
+    return 0;
+}
+
+void stg_marks_note_place(struct stg_iter *iter, const struct stg_marks *place,
+                          const struct stg_block *next, struct stg_marks *marks)
+{
+    struct stg_marks now = *marks;
+    if (place->n_in == 0 || !has_few_errors(marks))
+        return;
+    marks->n_out = place->n_out;
+    marks->n_in = place->n_in;
+    marks->n_records = place->n_records;
+    note_records(iter, marks, check_of(next));
+    marks->n_out = now.n_out;
+    marks->n_in = now.n_in;
+    marks->n_records = now.n_records;
+}
+
+void stg_marks_count(struct stg_marks *marks, uint64_t n_in, uint64_t n_out)
+{
+    marks->n_in += n_in;
+    marks->n_records += n_in;
+    marks->n_out += n_out;
+}
+
+void stg_marks_stop(struct stg_marks *marks)
+{
+    stg_marks_finish(marks);
+    marks->was_opened = true;
 }
 
 /* ---- moving forward ---- */
@@ -179,7 +263,7 @@ int stg_marks_skip_input(struct stg_iter *iter, struct stg_marks *marks, uint64_
 }
 
 /* Finds the last mark that is behind the place of the step, and not behind n_out. The
- * caller frees the numbers of what the step held. */
+ * caller frees the numbers of what the step held, or the number of records. */
 static bool find(struct stg_iter *iter, struct stg_marks *marks, uint64_t n_out,
                  struct stg_mark *ret, uint64_t **ret_held)
 {
@@ -196,7 +280,7 @@ static bool find(struct stg_iter *iter, struct stg_marks *marks, uint64_t n_out,
     if (ret->n_held <= MOST_HELD)
         *ret_held = malloc(ret->n_held * sizeof(**ret_held));
     return *ret_held != NULL && stg_trail_held(trail, ret, at, *ret_held) &&
-           (*ret_held)[0] >= marks->n_in;
+           (marks->counts_records || (*ret_held)[0] >= marks->n_in);
 }
 
 static int jump(struct stg_iter *iter, struct stg_marks *marks,
@@ -212,22 +296,71 @@ static int jump(struct stg_iter *iter, struct stg_marks *marks,
     return rc;
 }
 
+/* A mark before the last of the n records: the run that the position comes from had gone
+ * past it. Of what lies behind, stg_iter_is_clean says nothing. */
+static uint64_t last_mark(const struct stg_marks *marks, uint64_t n)
+{
+    return stg_count_add(marks->n_out, n) - 1;
+}
+
+/* Produces what is left of n records, after those that were skipped since `from`. */
+static int replay_rest(struct stg_iter *iter, const struct stg_marks *marks,
+                       uint64_t from, uint64_t n, uint64_t *ret, struct stg_err *err)
+{
+    uint64_t rest;
+    *ret = marks->n_out - from;
+    int rc = stg_iter_replay(iter, n - *ret, &rest, err);
+    *ret += rest;
+    return rc;
+}
+
 int stg_marks_skip(struct stg_iter *iter, struct stg_marks *marks, uint64_t n,
                    stg_marks_restore *restore, uint64_t *ret, struct stg_err *err)
 {
     struct stg_mark mark;
-    uint64_t *held = NULL, rest = 0, from = marks->n_out;
+    uint64_t *held = NULL, from = marks->n_out;
     int rc = 0;
-    /* A mark before the last of the n records: the run that the position comes from had
-     * gone past it. Of what lies behind, stg_iter_is_clean says nothing. */
-    if (n > 0 && find(iter, marks, stg_count_add(from, n) - 1, &mark, &held))
+    *ret = 0;
+    if (n > 0 && find(iter, marks, last_mark(marks, n), &mark, &held))
         rc = jump(iter, marks, &mark, held, restore, err);
     free(held);
-    *ret = marks->n_out - from;
+    return rc < 0 ? rc : replay_rest(iter, marks, from, n, ret, err);
+}
+
+static int jump_passed(struct stg_iter *iter, struct stg_marks *marks,
+                       const struct stg_mark *mark, const uint64_t *held,
+                       stg_marks_restore *restore, struct stg_err *err)
+{
+    marks->n_records = mark->n_held > 0 ? held[0] : mark->n_in;
+    int rc = restore != NULL ? restore(iter, NULL, 0, err) : 0;
     if (rc == 0)
-        rc = stg_iter_replay(iter, n - *ret, &rest, err);
-    *ret += rest;
+        rc = stg_marks_skip_input(iter, marks, mark->n_in, err);
+    marks->n_out = mark->n_out;
+    marks->noted = mark->n_in;
+    marks->check = mark->value;
     return rc;
+}
+
+int stg_marks_jump_passed(struct stg_iter *iter, struct stg_marks *marks, uint64_t n,
+                          stg_marks_restore *restore, uint64_t *ret, struct stg_err *err)
+{
+    struct stg_mark mark;
+    uint64_t *held = NULL, from = marks->n_out;
+    int rc = 0;
+    marks->counts_records = true;
+    if (n > 0 && find(iter, marks, last_mark(marks, n), &mark, &held))
+        rc = jump_passed(iter, marks, &mark, held, restore, err);
+    free(held);
+    *ret = marks->n_out - from;
+    return rc;
+}
+
+int stg_marks_skip_passed(struct stg_iter *iter, struct stg_marks *marks, uint64_t n,
+                          stg_marks_restore *restore, uint64_t *ret, struct stg_err *err)
+{
+    uint64_t from = marks->n_out;
+    int rc = stg_marks_jump_passed(iter, marks, n, restore, ret, err);
+    return rc < 0 ? rc : replay_rest(iter, marks, from, n, ret, err);
 }
 
 bool stg_marks_walk(struct stg_iter *iter, struct stg_marks *marks, uint64_t *at,

@@ -433,6 +433,7 @@ static const struct stg_iter_impl files_impl = {
     .destroy = files_destroy,
     .skip = files_skip,
     .left = files_left,
+    .left_has_errors = true,
     .count = files_count,
     .seek = files_seek,
 };

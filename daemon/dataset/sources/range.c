@@ -115,6 +115,7 @@ static const struct stg_iter_impl range_impl = {
     .destroy = stg_iter_free,
     .skip = range_skip,
     .left = range_left,
+    .left_has_errors = true,
     .count = range_count,
     .seek = range_seek,
 };

@@ -1075,6 +1075,7 @@ static const struct stg_iter_impl reader_impl = {.next = reader_next,
                                                  .destroy = reader_destroy,
                                                  .skip = reader_skip,
                                                  .left = reader_left,
+                                                 .left_has_errors = true,
                                                  .count = reader_count,
                                                  .seek = reader_seek};
 

@@ -454,6 +454,7 @@ static const struct stg_iter_impl bucket_impl = {
     .destroy = bucket_destroy,
     .skip = bucket_skip,
     .left = bucket_left,
+    .left_has_errors = true,
 };
 
 static int make_buckets(struct buckets *buckets, struct stg_err *err)

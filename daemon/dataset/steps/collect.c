@@ -171,25 +171,52 @@ static int next_refused(struct stg_collector *collector, struct stg_block **ret,
     return 0;
 }
 
+static int pull(struct stg_collector *collector, int64_t want, struct stg_block **ret,
+                struct stg_err *err)
+{
+    struct stg_iter *iter = &collector->iter;
+    if (collector->tells)
+        return stg_iter_next(iter->input, want, ret, err);
+    if (collector->pieces.n_records > 0)
+        return stg_marks_take(iter, &collector->marks, want, ret, err);
+    collector->begun = collector->marks;
+    return stg_marks_pass(iter, &collector->marks, want, ret, err);
+}
+
+/* An error, or a block that is refused, was pulled: a pass may go on at the start of the
+ * batch. */
+static void note_error(struct stg_collector *collector, const struct stg_block *block)
+{
+    const struct stg_pieces *pieces = &collector->pieces;
+    if (collector->tells)
+        return;
+    stg_marks_note_place(&collector->iter, &collector->begun,
+                         pieces->n_records > 0 ? pieces->blocks[0] : block,
+                         &collector->marks);
+    if (block->error.code == 0)
+        collector->marks.n_records -= (uint64_t)block->n_records;
+}
+
 /* One more block of the input. An error, and the end, are the caller's. */
 static int collect(struct stg_collector *collector, int64_t want, struct stg_block **ret,
                    struct stg_err *err)
 {
-    struct stg_iter *input = collector->iter.input;
     struct stg_pieces *pieces = &collector->pieces;
     struct stg_block *block;
     *ret = NULL;
-    int rc = stg_iter_next(input, want, &block, err);
+    int rc = pull(collector, want, &block, err);
     if (rc != 0)
         return rc;
     uint64_t at = collector->n_taken;
     collector->n_taken += block->error.code != 0 ? 1 : (uint64_t)block->n_records;
     if (block->error.code != 0) {
+        note_error(collector, block);
         *ret = block;
         return 0;
     }
     if (collector->impl->check != NULL &&
         collector->impl->check(collector, block, &collector->refusal) < 0) {
+        note_error(collector, block);
         collector->refused = block;
         collector->refused_at = 0;
         return next_refused(collector, ret, err);
@@ -353,6 +380,8 @@ static int collector_next(struct stg_iter *iter, int64_t want, struct stg_block 
         collector->now = (collector->now + 1) % collector->sizes->n_values;
     if (rc == 0 && *ret == NULL)
         rc = collector->impl->make(collector, ret, err);
+    if (rc == 0 && !collector->tells)
+        stg_marks_yield(&collector->marks, *ret);
     if (rc != 0 || !collector->tells)
         return rc;
     rc = tell(collector, err);
@@ -419,12 +448,38 @@ static bool holds_any(const struct stg_collector *collector)
     return collector->pieces.n_records > 0 || collector->refused != NULL;
 }
 
+static void forget(struct stg_collector *collector)
+{
+    stg_pieces_clear(&collector->pieces);
+    stg_block_unref(collector->refused);
+    collector->refused = NULL;
+    collector->now = 0;
+}
+
+/* At a mark: the next record begins a batch. */
+static int begin_batch(struct stg_iter *iter, const uint64_t *held, uint32_t n_held,
+                       struct stg_err *err)
+{
+    struct stg_collector *collector = (struct stg_collector *)iter;
+    const struct stg_attr *sizes = collector->sizes;
+    (void)held;
+    (void)n_held;
+    (void)err;
+    forget(collector);
+    uint64_t n = collector->marks.n_records % count_elements(collector, sizes->n_values);
+    for (; n >= (uint64_t)sizes->values[collector->now].i; collector->now++)
+        n -= (uint64_t)sizes->values[collector->now].i;
+    return 0;
+}
+
 static int collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                           struct stg_err *err)
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     if (iter->dataset->goal != NULL && collector->tells)
         return seek(collector, n, ret, err);
+    if (!stg_iter_is_clean(iter) && !collector->tells)
+        return stg_marks_skip_passed(iter, &collector->marks, n, begin_batch, ret, err);
     if (!stg_iter_is_clean(iter) || holds_any(collector))
         return stg_iter_replay(iter, n, ret, err);
     uint64_t want = count_elements(collector, n), got;
@@ -433,6 +488,7 @@ static int collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
         return rc;
     collector->n_taken += got;
     *ret = got == want ? n : count_batches(collector, got);
+    stg_marks_count(&collector->marks, got, *ret);
     collector->now = (collector->now + *ret) % collector->sizes->n_values;
     return 0;
 }
@@ -446,14 +502,6 @@ static bool collector_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     n = stg_count_add(n, (uint64_t)collector->pieces.n_records);
     *ret = n < all ? count_batches(collector, n) : most;
     return true;
-}
-
-static void forget(struct stg_collector *collector)
-{
-    stg_pieces_clear(&collector->pieces);
-    stg_block_unref(collector->refused);
-    collector->refused = NULL;
-    collector->now = 0;
 }
 
 static int collector_count(struct stg_iter *iter, struct stg_extent *ret,
@@ -474,6 +522,7 @@ static int collector_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err
     uint64_t first = count_elements(collector, n);
     collector->now = n % collector->sizes->n_values;
     collector->is_sought = true;
+    stg_marks_stop(&collector->marks);
     return stg_iter_seek(iter->input, first, err);
 }
 
@@ -481,6 +530,7 @@ static int collector_rewind(struct stg_iter *iter, bool afresh, struct stg_err *
 {
     struct stg_collector *collector = (struct stg_collector *)iter;
     forget(collector);
+    stg_marks_rewind(&collector->marks, afresh);
     collector->n_taken = collector->passed = collector->n_known = 0;
     if (collector->tells)
         stg_position_clear(&iter->dataset->positions);
@@ -492,6 +542,7 @@ static void collector_destroy(struct stg_iter *iter)
     struct stg_collector *collector = (struct stg_collector *)iter;
     stg_pieces_finish(&collector->pieces);
     stg_block_unref(collector->refused);
+    stg_marks_finish(&collector->marks);
     free(collector);
 }
 

@@ -7,6 +7,7 @@
 #ifndef STG_DAEMON_COLLECT_H
 #define STG_DAEMON_COLLECT_H
 
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/pieces.h"
 #include "daemon/dataset/step.h"
 
@@ -36,6 +37,9 @@ struct stg_collector {
     struct stg_err refusal;
 
     bool is_sought; /* a batch has a number, and as many elements, errors included */
+
+    struct stg_marks marks; /* unless it tells: while pieces has none */
+    struct stg_marks begun; /* before the first one in pieces */
 
     bool tells;       /* the position after each record */
     uint64_t n_taken; /* elements of the input, errors included */

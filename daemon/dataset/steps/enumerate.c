@@ -116,6 +116,7 @@ static const struct stg_iter_impl enumerate_impl = {
     .destroy = stg_iter_free,
     .skip = enumerate_skip,
     .left = enumerate_left,
+    .left_has_errors = true,
     .count = enumerate_count,
     .seek = enumerate_seek,
     .is_one_to_one = true,

@@ -243,6 +243,7 @@ static const struct stg_iter_impl filter_impl = {
     .destroy = filter_destroy,
     .skip = filter_skip,
     .left = filter_left,
+    .left_has_errors = true,
 };
 
 static int filter_create(struct stg_dataset *dataset, const struct stg_step *step,

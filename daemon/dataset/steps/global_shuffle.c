@@ -447,6 +447,7 @@ static const struct stg_iter_impl global_impl = {
     .destroy = global_destroy,
     .skip = global_skip,
     .left = global_left,
+    .left_has_errors = true,
 };
 
 int stg_global_shuffle_create(struct stg_dataset *dataset, const struct stg_step *step,

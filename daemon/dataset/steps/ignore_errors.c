@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "core/log.h"
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/step.h"
 
 #define EACH_OF 16 /* so many are logged each, then the 32nd, the 64th … */
@@ -10,7 +12,7 @@ struct ignore_errors {
     struct stg_iter iter;
     uint64_t max_ignored;
     bool log_warning;
-    uint64_t n; /* in this iteration */
+    struct stg_marks marks; /* n_in - n_records: the errors of this iteration */
 };
 
 static int ignore_errors_infer(const struct stg_step *step, const struct stg_schema *in,
@@ -38,7 +40,8 @@ static int ignore(struct ignore_errors *ignore, const struct stg_err *bad,
                   struct stg_err *err)
 {
     const struct stg_step *step = ignore->iter.step;
-    if (ignore->n == ignore->max_ignored) {
+    uint64_t n = ignore->marks.n_in - ignore->marks.n_records;
+    if (n > ignore->max_ignored) {
         stg_step_err(step, bad->code, err,
                      "more than max_ignored %" PRIu64
                      " errors in this epoch; correct the data, or raise max_ignored. The "
@@ -46,25 +49,26 @@ static int ignore(struct ignore_errors *ignore, const struct stg_err *bad,
                      ignore->max_ignored, bad->text);
         return bad->code;
     }
-    ignore->n++;
     atomic_fetch_add_explicit(&ignore->iter.dataset->n_ignored, 1, memory_order_relaxed);
-    if (ignore->log_warning && worth_a_line(ignore->n))
+    if (ignore->log_warning && worth_a_line(n))
         stg_log(STG_LOG_WARNING,
                 "step ignore_errors (line %d): %s: %s (%" PRIu64
                 " ignored in this epoch)",
-                step->line, stg_status_name(bad->code), bad->text, ignore->n);
+                step->line, stg_status_name(bad->code), bad->text, n);
     return 0;
 }
 
 static int ignore_errors_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                               struct stg_err *err)
 {
+    struct stg_marks *marks = &((struct ignore_errors *)iter)->marks;
     for (;;) {
         struct stg_block *block;
-        int rc = stg_iter_next(iter->input, want, &block, err);
+        int rc = stg_marks_pass(iter, marks, want, &block, err);
         if (rc != 0)
             return rc;
         if (block->error.code == 0) {
+            stg_marks_yield(marks, block);
             *ret = block;
             return 0;
         }
@@ -77,15 +81,20 @@ static int ignore_errors_next(struct stg_iter *iter, int64_t want, struct stg_bl
 
 static int ignore_errors_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
-    ((struct ignore_errors *)iter)->n = 0;
+    stg_marks_rewind(&((struct ignore_errors *)iter)->marks, afresh);
     return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static int ignore_errors_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                               struct stg_err *err)
 {
-    return stg_iter_is_clean(iter) ? stg_iter_skip(iter->input, n, ret, err)
-                                   : stg_iter_replay(iter, n, ret, err);
+    struct stg_marks *marks = &((struct ignore_errors *)iter)->marks;
+    if (!stg_iter_is_clean(iter))
+        return stg_marks_skip_passed(iter, marks, n, NULL, ret, err);
+    int rc = stg_iter_skip(iter->input, n, ret, err);
+    if (rc == 0)
+        stg_marks_count(marks, *ret, *ret);
+    return rc;
 }
 
 static bool ignore_errors_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
@@ -93,10 +102,16 @@ static bool ignore_errors_left(struct stg_iter *iter, uint64_t most, uint64_t *r
     return stg_iter_left(iter->input, most, ret);
 }
 
+static void ignore_errors_destroy(struct stg_iter *iter)
+{
+    stg_marks_finish(&((struct ignore_errors *)iter)->marks);
+    free(iter);
+}
+
 static const struct stg_iter_impl ignore_errors_impl = {
     .next = ignore_errors_next,
     .rewind = ignore_errors_rewind,
-    .destroy = stg_iter_free,
+    .destroy = ignore_errors_destroy,
     .skip = ignore_errors_skip,
     .left = ignore_errors_left,
 };

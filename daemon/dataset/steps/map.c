@@ -524,6 +524,7 @@ static const struct stg_iter_impl map_impl = {
     .destroy = map_destroy,
     .skip = map_skip,
     .left = map_left,
+    .left_has_errors = true,
     .count = map_count,
     .seek = map_seek,
     .is_one_to_one = true,

@@ -299,6 +299,7 @@ static const struct stg_iter_impl prefetch_impl = {
     .destroy = prefetch_destroy,
     .skip = prefetch_skip,
     .left = prefetch_left,
+    .left_has_errors = true,
     .is_one_to_one = true,
 };
 

@@ -96,6 +96,7 @@ static const struct stg_iter_impl repeat_impl = {
     .destroy = stg_iter_free,
     .skip = repeat_skip,
     .left = repeat_left,
+    .left_has_errors = true,
 };
 
 static int repeat_create(struct stg_dataset *dataset, const struct stg_step *step,

@@ -2,15 +2,23 @@
 #include <stdlib.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/step.h"
 
 struct shard {
     struct stg_iter iter;
     int64_t num_shards, index;
-    int64_t at;     /* position of the next record, modulo num_shards */
     int64_t *picks; /* room for STG_BLOCK_MAX_RECORDS */
+    struct stg_marks marks;
     bool is_sought; /* an error has the number of a record, and a shard */
 };
+
+/* Returns the number of the next record, modulo num_shards. */
+static int64_t number_of(const struct shard *shard)
+{
+    uint64_t n = shard->is_sought ? shard->marks.n_in : shard->marks.n_records;
+    return (int64_t)(n % (uint64_t)shard->num_shards);
+}
 
 static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
@@ -33,15 +41,20 @@ static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
     return 0;
 }
 
-/* Fills picks with the records of this shard among the next n. Returns their number. */
-static int64_t find_picks(struct shard *shard, int64_t n)
+/* Returns how many records lie before the next one of this shard. */
+static uint64_t count_others(const struct shard *shard)
+{
+    int64_t n = shard->index - number_of(shard);
+    return (uint64_t)(n < 0 ? n + shard->num_shards : n);
+}
+
+/* Fills picks with the records of this shard among n, from number `first` on. Returns
+ * their number. */
+static int64_t find_picks(struct shard *shard, int64_t first, int64_t n)
 {
     int64_t n_picks = 0;
-    int64_t first = shard->index - shard->at;
-    for (int64_t i = first < 0 ? first + shard->num_shards : first; i < n;
-         i += shard->num_shards)
+    for (int64_t i = first; i < n; i += shard->num_shards)
         shard->picks[n_picks++] = i;
-    shard->at = (shard->at + n) % shard->num_shards;
     return n_picks;
 }
 
@@ -54,62 +67,49 @@ static int64_t ask_for(const struct shard *shard, int64_t want)
     return n;
 }
 
-/* Returns whether the error that comes next is of another shard, and counts it. */
-static bool is_of_another(struct shard *shard)
-{
-    if (!shard->is_sought)
-        return false;
-    bool ret = shard->at != shard->index;
-    shard->at = (shard->at + 1) % shard->num_shards;
-    return ret;
-}
-
 static int shard_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                       struct stg_err *err)
 {
     struct shard *shard = (struct shard *)iter;
     for (;;) {
         struct stg_block *block;
-        int rc = stg_iter_next(iter->input, ask_for(shard, want), &block, err);
+        uint64_t others = count_others(shard);
+        int rc = stg_marks_pass(iter, &shard->marks, ask_for(shard, want), &block, err);
         if (rc != 0)
             return rc;
-        if (block->error.code != 0 && is_of_another(shard)) {
+        bool is_error = block->error.code != 0;
+        int64_t n = is_error ? !shard->is_sought || others == 0
+                             : find_picks(shard, (int64_t)others, block->n_records);
+        if (n == 0) {
             stg_block_unref(block);
             continue;
         }
-        int64_t n = find_picks(shard, block->n_records);
-        if (block->error.code != 0 || (n > 0 && n == block->n_records)) {
-            *ret = block;
-            return 0;
+        struct stg_block *own = block;
+        if (!is_error && n < block->n_records) {
+            rc = stg_block_pick(iter->dataset->quota, block, shard->picks, n, &own, err);
+            stg_block_unref(block);
         }
-        if (n > 0)
-            rc = stg_block_pick(iter->dataset->quota, block, shard->picks, n, ret, err);
-        stg_block_unref(block);
         if (rc < 0)
             return stg_step_prefix(iter->step, rc, err);
-        if (n > 0)
-            return 0;
+        *ret = own;
+        stg_marks_yield(&shard->marks, *ret);
+        return 0;
     }
 }
 
 static int shard_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
-    ((struct shard *)iter)->at = 0;
+    stg_marks_rewind(&((struct shard *)iter)->marks, afresh);
     ((struct shard *)iter)->is_sought = false;
     return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
 static void shard_destroy(struct stg_iter *iter)
 {
-    free(((struct shard *)iter)->picks);
-    free(iter);
-}
-
-/* Returns how many records lie before the next one of this shard. */
-static uint64_t count_others(const struct shard *shard)
-{
-    int64_t n = shard->index - shard->at;
-    return (uint64_t)(n < 0 ? n + shard->num_shards : n);
+    struct shard *shard = (struct shard *)iter;
+    stg_marks_finish(&shard->marks);
+    free(shard->picks);
+    free(shard);
 }
 
 /* Returns how many of the next n records are of this shard. */
@@ -127,14 +127,14 @@ static int shard_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     if (n == 0)
         return 0;
     if (!stg_iter_is_clean(iter))
-        return stg_iter_replay(iter, n, ret, err);
+        return stg_marks_skip_passed(iter, &shard->marks, n, NULL, ret, err);
     uint64_t num_shards = (uint64_t)shard->num_shards, got;
     uint64_t want = stg_count_add(stg_count_mul(n - 1, num_shards), count_others(shard));
     int rc = stg_iter_skip(iter->input, stg_count_add(want, 1), &got, err);
     if (rc < 0)
         return rc;
     *ret = count_own(shard, got);
-    shard->at = (int64_t)(((uint64_t)shard->at + got % num_shards) % num_shards);
+    stg_marks_count(&shard->marks, got, *ret);
     return 0;
 }
 
@@ -164,10 +164,11 @@ static int shard_count(struct stg_iter *iter, struct stg_extent *ret, struct stg
 static int shard_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
 {
     struct shard *shard = (struct shard *)iter;
-    shard->at = shard->index;
+    uint64_t number = (uint64_t)shard->index + n * (uint64_t)shard->num_shards;
+    stg_marks_stop(&shard->marks);
+    shard->marks.n_in = number;
     shard->is_sought = true;
-    return stg_iter_seek(iter->input,
-                         (uint64_t)shard->index + n * (uint64_t)shard->num_shards, err);
+    return stg_iter_seek(iter->input, number, err);
 }
 
 static const struct stg_iter_impl shard_impl = {

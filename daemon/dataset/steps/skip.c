@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/step.h"
 
 struct skip {
     struct stg_iter iter;
     int64_t count; /* -1: all */
-    int64_t skipped;
+    struct stg_marks marks;
 };
+
+/* Returns how many records are still to be left out; count is not -1. */
+static uint64_t count_head(const struct skip *skip)
+{
+    uint64_t n = (uint64_t)skip->count, done = skip->marks.n_records;
+    return done < n ? n - done : 0;
+}
 
 /* Never asks for more than is to be skipped, so that no block has to be cut. Errors on
  * the way are emitted, and do not count. */
@@ -14,77 +23,77 @@ static int skip_next(struct stg_iter *iter, int64_t want, struct stg_block **ret
                      struct stg_err *err)
 {
     struct skip *skip = (struct skip *)iter;
-    while (skip->skipped < skip->count) {
-        int64_t left = skip->count - skip->skipped;
-        if (left > STG_BLOCK_MAX_RECORDS)
-            left = STG_BLOCK_MAX_RECORDS;
+    uint64_t head;
+    if (skip->count < 0)
+        return 1;
+    while ((head = count_head(skip)) > 0) {
         struct stg_block *block;
-        int rc = stg_iter_next(iter->input, left, &block, err);
+        int64_t most =
+            head < STG_BLOCK_MAX_RECORDS ? (int64_t)head : STG_BLOCK_MAX_RECORDS;
+        int rc = stg_marks_pass(iter, &skip->marks, most, &block, err);
         if (rc != 0)
             return rc;
         if (block->error.code != 0) {
+            stg_marks_yield(&skip->marks, block);
             *ret = block;
             return 0;
         }
-        skip->skipped += block->n_records;
         stg_block_unref(block);
     }
-    if (skip->count < 0)
-        return 1;
-    return stg_iter_next(iter->input, want, ret, err);
+    return stg_marks_take(iter, &skip->marks, want, ret, err);
 }
 
 static int skip_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
-    ((struct skip *)iter)->skipped = 0;
+    stg_marks_rewind(&((struct skip *)iter)->marks, afresh);
     return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
-/* Past those that are skipped in any case, or as far as *n elements go, where each error
- * is emitted. */
+/* Past those that are left out, or as far as n elements go: each error among them is one.
+ * Behind them an error is an element like any other. */
 static int skip_head(struct skip *skip, uint64_t n, uint64_t *ret, struct stg_err *err)
 {
-    uint64_t got;
+    struct stg_iter *iter = &skip->iter;
+    uint64_t got = 1;
     int rc = 0;
     *ret = 0;
-    while (rc == 0 && !stg_iter_is_clean(&skip->iter) && *ret < n &&
-           skip->skipped < skip->count) {
-        rc = stg_iter_replay(&skip->iter, 1, &got, err);
+    if (!stg_iter_is_clean(iter) && count_head(skip) > 0)
+        rc = stg_marks_jump_passed(iter, &skip->marks, n, NULL, ret, err);
+    while (rc == 0 && !stg_iter_is_clean(iter) && *ret < n && got > 0 &&
+           count_head(skip) > 0) {
+        rc = stg_iter_replay(iter, 1, &got, err);
         *ret += got;
-        if (rc == 0 && got == 0)
-            return 1;
     }
-    if (rc < 0 || *ret == n || skip->skipped >= skip->count)
-        return rc;
-    uint64_t left = (uint64_t)(skip->count - skip->skipped);
-    rc = stg_iter_skip(skip->iter.input, left, &got, err);
-    skip->skipped += (int64_t)got;
-    return rc < 0 ? rc : got < left;
+    return rc;
 }
 
 static int skip_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                      struct stg_err *err)
 {
     struct skip *skip = (struct skip *)iter;
-    uint64_t rest;
     *ret = 0;
     if (skip->count < 0 || n == 0)
         return 0;
     int rc = skip_head(skip, n, ret, err);
-    if (rc != 0 || *ret == n)
-        return rc < 0 ? rc : 0;
-    rc = stg_iter_skip(iter->input, n - *ret, &rest, err);
-    *ret += rest;
-    return rc;
+    if (rc < 0 || *ret == n)
+        return rc;
+    uint64_t head = count_head(skip), got;
+    rc = stg_iter_skip(iter->input, stg_count_add(head, n - *ret), &got, err);
+    if (rc < 0)
+        return rc;
+    n = got > head ? got - head : 0;
+    stg_marks_count(&skip->marks, got, n);
+    *ret += n;
+    return 0;
 }
 
 static bool skip_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct skip *skip = (struct skip *)iter;
-    uint64_t head = (uint64_t)(skip->count - skip->skipped);
     *ret = 0;
     if (skip->count < 0)
         return true;
+    uint64_t head = count_head(skip);
     if (!stg_iter_left(iter->input, stg_count_add(most, head), ret))
         return false;
     *ret -= *ret < head ? *ret : head;
@@ -104,14 +113,22 @@ static int skip_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_
 static int skip_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
 {
     struct skip *skip = (struct skip *)iter;
-    skip->skipped = skip->count;
-    return stg_iter_seek(iter->input, (uint64_t)skip->count + n, err);
+    uint64_t first = (uint64_t)skip->count + n;
+    stg_marks_stop(&skip->marks);
+    skip->marks.n_in = skip->marks.n_records = first;
+    return stg_iter_seek(iter->input, first, err);
+}
+
+static void skip_destroy(struct stg_iter *iter)
+{
+    stg_marks_finish(&((struct skip *)iter)->marks);
+    free(iter);
 }
 
 static const struct stg_iter_impl skip_impl = {
     .next = skip_next,
     .rewind = skip_rewind,
-    .destroy = stg_iter_free,
+    .destroy = skip_destroy,
     .skip = skip_skip,
     .left = skip_left,
     .count = skip_count,

@@ -1,31 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 
+#include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/step.h"
 
 struct take {
     struct stg_iter iter;
     int64_t count; /* -1: all */
-    int64_t taken;
+    struct stg_marks marks;
 };
+
+/* Returns how many records may still come; count is not -1. */
+static uint64_t count_left(const struct take *take)
+{
+    uint64_t n = (uint64_t)take->count, done = take->marks.n_records;
+    return done < n ? n - done : 0;
+}
 
 /* Errors are emitted, and do not count. */
 static int take_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                      struct stg_err *err)
 {
     struct take *take = (struct take *)iter;
-    if (take->count >= 0 && want > take->count - take->taken)
-        want = take->count - take->taken;
+    if (take->count < 0)
+        return stg_iter_next(iter->input, want, ret, err);
+    if ((uint64_t)want > count_left(take))
+        want = (int64_t)count_left(take);
     if (want == 0)
         return 1;
-    int rc = stg_iter_next(iter->input, want, ret, err);
+    int rc = stg_marks_pass(iter, &take->marks, want, ret, err);
     if (rc == 0)
-        take->taken += (*ret)->n_records;
+        stg_marks_yield(&take->marks, *ret);
     return rc;
 }
 
 static int take_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
-    ((struct take *)iter)->taken = 0;
+    stg_marks_rewind(&((struct take *)iter)->marks, afresh);
     return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
@@ -36,22 +47,21 @@ static int take_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     if (take->count < 0)
         return stg_iter_skip(iter->input, n, ret, err);
     if (!stg_iter_is_clean(iter))
-        return stg_iter_replay(iter, n, ret, err);
-    uint64_t left = (uint64_t)(take->count - take->taken);
+        return stg_marks_skip_passed(iter, &take->marks, n, NULL, ret, err);
+    uint64_t left = count_left(take);
     int rc = stg_iter_skip(iter->input, n < left ? n : left, ret, err);
     if (rc == 0)
-        take->taken += (int64_t)*ret;
+        stg_marks_count(&take->marks, *ret, *ret);
     return rc;
 }
 
 static bool take_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct take *take = (struct take *)iter;
-    uint64_t left = (uint64_t)(take->count - take->taken);
     if (!stg_iter_left(iter->input, most, ret))
         return false;
-    if (take->count >= 0 && *ret > left)
-        *ret = left;
+    if (take->count >= 0 && *ret > count_left(take))
+        *ret = count_left(take);
     return true;
 }
 
@@ -66,14 +76,22 @@ static int take_count(struct stg_iter *iter, struct stg_extent *ret, struct stg_
 
 static int take_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
 {
-    ((struct take *)iter)->taken = (int64_t)n;
+    struct take *take = (struct take *)iter;
+    stg_marks_stop(&take->marks);
+    take->marks.n_in = take->marks.n_records = n;
     return stg_iter_seek(iter->input, n, err);
+}
+
+static void take_destroy(struct stg_iter *iter)
+{
+    stg_marks_finish(&((struct take *)iter)->marks);
+    free(iter);
 }
 
 static const struct stg_iter_impl take_impl = {
     .next = take_next,
     .rewind = take_rewind,
-    .destroy = stg_iter_free,
+    .destroy = take_destroy,
     .skip = take_skip,
     .left = take_left,
     .count = take_count,

@@ -3,6 +3,7 @@
  * Batches on a device: errors and ends among prefetched batches, the effects of close,
  * refusals.
  */
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,44 @@ static void the_end_comes_after_what_is_ahead(void)
     fake_publish(&fake, 2, 3, 3, 1);
     stager_release(on_device_take(stream));
     on_device_finish(&fake, stream);
+}
+
+/* A stagerd ends; the batches that were copied ahead come first. */
+static void what_is_ahead_comes_before_a_reconnect(void)
+{
+    struct fake before = {.rejoin = {.run = 1, .member = 2}}, fake = before;
+    fake_start(&before);
+    before.max_in_flight = fake.max_in_flight = 4;
+    struct stager_stream *stream = on_device_open(
+        &before, (struct stager_options){.struct_size = sizeof(struct stager_options)});
+    for (uint32_t i = 0; i < 3; i++)
+        fake_publish(&before, i, i + 1, i + 1, 1);
+    struct stager_batch *held = on_device_take(stream), *batch = NULL;
+    fake_die(&before);
+    for (uint64_t i = 2; i < 4; i++) {
+        batch = on_device_take(stream);
+        CHECK_INT(on_device_number(batch), i);
+        stager_release(batch);
+    }
+    CHECK_INT(on_device_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    memcpy(fake.dir, before.dir, sizeof(fake.dir));
+    fake_start(&fake);
+    fake.max_in_flight = 4;
+    fake_publish(&fake, 0, 4, 4, 1);
+    fake_serve(&fake);
+    CHECK_INT(stager_next(stream, -1, &batch), 0);
+    fake_join(&fake);
+    standin->synchronize();
+    CHECK_INT(on_device_seen(batch), 4);
+    CHECK_INT(on_device_seen(held), 1);
+    CHECK_INT(standin->n_registered, 2);
+    stager_release_after(held, NULL);
+    CHECK_INT(standin->n_registered, 1);
+    stager_release(batch);
+    fake_hang_up(&fake);
+    stager_close(stream);
+    on_device_stop(&fake);
+    fake_stop(&before);
 }
 
 static void a_copy_that_fails_costs_its_batch(void)
@@ -253,6 +292,7 @@ static void without_a_device_everything_else_works(void)
 static const struct stg_test tests[] = {
     TEST(an_error_item_keeps_its_place),
     TEST(the_end_comes_after_what_is_ahead),
+    TEST(what_is_ahead_comes_before_a_reconnect),
     TEST(a_copy_that_fails_costs_its_batch),
     TEST(a_damaged_batch_is_reported_at_once),
     TEST(batches_ahead_of_a_revocation_are_dropped),

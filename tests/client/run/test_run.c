@@ -304,6 +304,49 @@ static void without_a_graph_from_the_daemon_there_is_nothing_to_run(void)
     fake_finish(&fake, stream);
 }
 
+static int64_t first_id(const struct stager_tensor *tensor)
+{
+    return ((const int64_t *)tensor->data)[0];
+}
+
+/* Results stay until the next stager_run, as long as their stagerd is gone too. */
+static void a_batch_of_the_stagerd_before_can_be_run(void)
+{
+    const char *name = "bucket";
+    struct fake before = {.rejoin = {.run = 1, .member = 2}}, fake = before;
+    start_seed(&before);
+    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_batch *old, *batch;
+    struct stager_tensor expected, result;
+    publish_lines(&before, 0);
+    take(stream, &old);
+    fetch(stream, old, &name, 1, &expected);
+    int64_t want = first_id(&expected);
+    fake_die(&before);
+    memcpy(fake.dir, before.dir, sizeof(fake.dir));
+    start_seed(&fake);
+    publish_lines(&fake, 1);
+    fake_serve(&fake);
+    CHECK_INT(stager_next(stream, -1, &batch), 0);
+    fake_join(&fake);
+    CHECK_INT(first_id(&expected), want);
+    fetch(stream, batch, &name, 1, &result);
+    fetch(stream, old, &name, 1, &expected);
+    stager_release(old);
+    CHECK_INT(first_id(&expected), want);
+    fetch(stream, batch, &name, 1, &result);
+    stager_release(batch);
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
+    stager_stream_info(stream, &info);
+    CHECK_INT(info.held, 0);
+    fake_hang_up(&fake);
+    stager_close(stream);
+    fake_stop(&fake);
+    fake_stop(&before);
+    stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)fake.pipeline);
+    stg_pipeline_spec_destroy((struct stg_pipeline_spec *)(uintptr_t)before.pipeline);
+}
+
 static const struct stg_test tests[] = {
     TEST(the_first_program_computes_what_tensorflow_computes),
     TEST(it_does_on_threads_too),
@@ -312,6 +355,7 @@ static const struct stg_test tests[] = {
     TEST(an_impossible_run_is_reported_with_its_reason),
     TEST(what_is_fed_is_not_computed),
     TEST(without_a_graph_from_the_daemon_there_is_nothing_to_run),
+    TEST(a_batch_of_the_stagerd_before_can_be_run),
 };
 
 TEST_MAIN(tests)

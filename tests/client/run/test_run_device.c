@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/api/open.h"
+#include "client/api/close.h"
 #include "client/compute/compute.h"
 #include "client/device/copier.h"
 #include "client/stream/stream.h"
@@ -334,7 +334,8 @@ static void results_that_are_kept_stay(void)
     struct stager_tensor kept, other;
     struct stager_batch *batch = take(&fake, stream, 0, 7);
     fetch(stream, batch, &name, 1, &kept);
-    struct stg_result *result = stg_run_keep(stream);
+    struct stager_batch *home = NULL;
+    struct stg_result *result = stg_run_keep(stream, &home);
     CHECK(result != NULL);
     stager_release(batch);
     for (uint32_t i = 1; i < 6; i++) {
@@ -346,7 +347,7 @@ static void results_that_are_kept_stay(void)
     check_log(&other, 500);
     stager_close(stream); /* and outlives the stream */
     check_log(&kept, 7);
-    stg_run_drop(stream, result, true, NULL);
+    stg_run_drop(home, result, true, NULL);
     stop(&fake, NULL);
 }
 

@@ -80,7 +80,7 @@ def no_daemon(folder):
 
     version = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
     assert version["daemon"]["reachable"] is False and "cannot reach" in version["daemon"]["reason"]
-    assert version["protocol"] == {"min": 2, "max": 5}
+    assert version["protocol"] == {"min": 2, "max": 6}
     assert isinstance(version["cuda"]["available"], bool)
     assert version["release"] in expect(0, "", "--version", "--runtime-dir", folder)
 

@@ -15,6 +15,7 @@
 
 struct canned {
     struct fake fake;
+    struct stg_rejoin rejoin;
     unsigned char hello[4096], open[4096], join[64];
     long hello_bytes, open_bytes, join_bytes;
 };
@@ -37,6 +38,9 @@ static void can_replies(struct canned *canned)
                              .max_in_flight = 2,
                              .structure = "\"x\"",
                              .boundary = canned->fake.boundary,
+                             .rejoin = canned->rejoin,
+                             .signature = "fake:1",
+                             .begins_pass = 1,
                              .pipeline = &spec};
     canned->open_bytes = stg_wire_encode_reply(&open, canned->open, sizeof(canned->open));
     struct stg_reply join = {.id = 3, .kind = STG_REQUEST_JOIN};
@@ -154,9 +158,53 @@ static void taking_slices_survives_every_failed_allocation(void)
     fake_stop(&canned.fake);
 }
 
+/* The daemon ends after each join. A stream that could not reconnect does so later. */
+static int reconnect(void *owner)
+{
+    struct canned *canned = owner;
+    const char *fields[] = {"x"};
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .runtime_dir = canned->fake.dir,
+                                     .client_id = "a",
+                                     .fields = fields,
+                                     .n_fields = 1};
+    struct stager_stream_info info = {.struct_size = sizeof(info)};
+    struct stager_stream *stream = NULL;
+    struct stager_batch *batch;
+    int failed = stager_open(NULL, "fake", &options, &stream), n_failed = 0;
+    while (stream != NULL && info.reconnects == 0 && n_failed < 3) {
+        int rc = stager_next(stream, 20, &batch);
+        if (rc != -STAGER_DEADLINE_EXCEEDED) {
+            CHECK_INT(rc, -STAGER_RESOURCE_EXHAUSTED);
+            CHECK_CONTAINS(stager_error_text(stream), "memory");
+            failed = rc;
+            n_failed++;
+        }
+        CHECK_INT(stager_stream_info(stream, &info), 0);
+        CHECK_INT(info.finished, 0);
+    }
+    CHECK(failed < 0 || info.reconnects > 0);
+    stager_close(stream);
+    return failed;
+}
+
+static void reconnecting_survives_every_failed_allocation(void)
+{
+    static struct canned canned = {.rejoin = {.run = 1, .member = 2}};
+    fake_start(&canned.fake);
+    can_replies(&canned);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, serve, &canned) == 0);
+    stg_failalloc_each_of_threads(reconnect, &canned);
+    shutdown(canned.fake.listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    fake_stop(&canned.fake);
+}
+
 static const struct stg_test tests[] = {
     TEST(opening_a_stream_survives_every_failed_allocation),
     TEST(taking_slices_survives_every_failed_allocation),
+    TEST_SLOW(reconnecting_survives_every_failed_allocation, 60),
 };
 
 TEST_MAIN(tests)

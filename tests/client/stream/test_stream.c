@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/api/open.h"
+#include "client/api/close.h"
 #include "client/stream/stream.h"
 #include "tests/check.h"
 #include "tests/client/fake.h"

@@ -130,7 +130,7 @@ static void a_daemon_of_another_protocol_is_refused_with_both_versions(void)
     fake.version = 99;
     CHECK_INT(fake_open_fails(&fake), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(NULL), "99");
-    CHECK_CONTAINS(stager_error_text(NULL), "2 to 5");
+    CHECK_CONTAINS(stager_error_text(NULL), "2 to 6");
     fake_stop(&fake);
 }
 

@@ -72,12 +72,15 @@ static void draw_function(struct draw *draw)
                      "predicate: is}");
 }
 
+/* Padding has no rows, and a block of several branches has rows only if all its records
+ * do. */
 static void draw_batch(struct draw *draw)
 {
     static const char *const kinds[] = {"batch", "batch", "padded_batch"};
     bool drops = below(draw, 3) == 0;
-    fprintf(draw->out, ", %s: {batch_size: %d%s}", kinds[below(draw, 3)],
-            1 + below(draw, 5), drops ? ", drop_remainder: true" : "");
+    fprintf(draw->out, ", %s: {batch_size: %d%s}",
+            kinds[draw->is_branch ? 0 : below(draw, 3)], 1 + below(draw, 5),
+            drops ? ", drop_remainder: true" : "");
     draw->rank++;
 }
 
@@ -129,17 +132,33 @@ static void draw_branch(struct draw *draw)
     fprintf(draw->out, "]");
 }
 
+/* Numbers of branches; some of them are of none. */
+static void draw_choices(struct draw *draw)
+{
+    fprintf(draw->out,
+            ", choices: [range: {stop: 40}, map: {graph: {n: {op: constant, value: %d, "
+            "dtype: int64}, rest: {op: floormod, input: [value, n]}}, output: rest}%s]",
+            draw->n_branches + (below(draw, 3) == 0),
+            below(draw, 2) > 0 ? ", shuffle: {buffer_size: 9}" : "");
+}
+
 /* One step over all branches. */
 static void draw_merge(struct draw *draw)
 {
-    static const char *const kinds[] = {"concatenate", "sample_from_datasets", "zip"};
-    int kind = below(draw, 3);
-    fprintf(draw->out, "dataset: [%s: {from: [", kinds[kind]);
+    static const char *const kinds[] = {"concatenate", "sample_from_datasets", "zip",
+                                        "choose_from_datasets"};
+    int kind = below(draw, 4);
+    if (kind == 3)
+        draw_choices(draw);
+    fprintf(draw->out, "}\ndataset: [%s: {from: [", kinds[kind]);
     for (int i = 0; i < draw->n_branches; i++)
         fprintf(draw->out, "%sb%d", i > 0 ? ", " : "", i);
     fprintf(draw->out, "]");
     if (kind == 1)
         fprintf(draw->out, ", seed: %d, stop_on_empty_dataset: %s", below(draw, 9),
+                below(draw, 2) > 0 ? "true" : "false");
+    if (kind == 3)
+        fprintf(draw->out, ", choice_dataset: choices, stop_on_empty_dataset: %s",
                 below(draw, 2) > 0 ? "true" : "false");
     fprintf(draw->out, "}");
     draw->is_named = kind != 2;
@@ -176,7 +195,6 @@ char *stg_step_draw(uint64_t seed)
         fprintf(draw.out, "datasets: {");
         while (draw.n_branches < n_branches)
             draw_branch(&draw);
-        fprintf(draw.out, "}\n");
         draw_merge(&draw);
         draw.is_branch = false;
     } else {

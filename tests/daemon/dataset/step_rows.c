@@ -14,6 +14,7 @@
 #include "tests/daemon/dataset/dataset_spec.h"
 #include "tests/daemon/dataset/step_harness.h"
 #include "tests/daemon/format/golden_npy.h"
+#include "tests/daemon/format/golden_parquet.h"
 #include "tests/daemon/format/golden_tar.h"
 #include "tests/daemon/format/golden_tfrecord.h"
 
@@ -105,6 +106,21 @@ static void make_arrays(void)
     stg_test_file("d.npy", npy_grid, sizeof(npy_grid));
 }
 
+/* The second file has a page that is damaged, the third is truncated, and the fourth has
+ * no column `price`. */
+static void make_tables(void)
+{
+    unsigned char damaged[sizeof(parquet_lengths)];
+    memcpy(damaged, parquet_lengths, sizeof(damaged));
+    unsigned char *name = memmem(damaged, sizeof(damaged), "name-1-x", 8);
+    name[0] = 'N';
+    stg_test_file("a.parquet", parquet_nulls, sizeof(parquet_nulls));
+    stg_test_file("b.parquet", damaged, sizeof(damaged));
+    stg_test_file("c.parquet", parquet_plain, sizeof(parquet_plain) - 20);
+    stg_test_file("d.parquet", parquet_types, sizeof(parquet_types));
+    stg_test_file("e.parquet", parquet_dictionary, sizeof(parquet_dictionary));
+}
+
 static void make_archives(void)
 {
     stg_test_file("a.tar", tar_small, sizeof(tar_small));
@@ -184,6 +200,17 @@ const struct stg_step_row stg_step_rows[] = {
      .pipeline = READER("tar", "tar: {parts: [y, x], buffer_size: 600}"),
      .flags = STG_ROW_OWN_SOURCE,
      .prepare = make_archives},
+    {.step = "parquet",
+     .pipeline = READER("parquet", "parquet: {columns: {id: int64, name: string, price: "
+                                   "float32}, defaults: {name: none, price: 1}}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_tables},
+    {.step = "parquet",
+     .pipeline = READER("parquet", "parquet: {columns: {name: string, flag: bool}}\n"
+                                   "- shuffle: {global: true, seed: 3, block_size: 2, "
+                                   "buffer_size: 6}"),
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
+     .prepare = make_tables},
     {.step = "text_line",
      .pipeline = READER("txt", "text_line: {max_record_bytes: 9}"),
      .flags = STG_ROW_OWN_SOURCE,

@@ -227,7 +227,8 @@ static int source_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
 static bool source_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct source *source = (struct source *)iter;
-    *ret = (uint64_t)(source->n - source->at);
+    *ret = (uint64_t)(source->n - source->at) +
+           (uint64_t)(stg_test_source.n_errors - source->n_errors);
     return !stg_test_source.cannot_skip;
 }
 
@@ -259,6 +260,7 @@ static const struct stg_iter_impl source_impl = {.next = source_next,
                                                  .destroy = source_destroy,
                                                  .skip = source_skip,
                                                  .left = source_left,
+                                                 .left_has_errors = true,
                                                  .count = source_count,
                                                  .seek = source_seek};
 

@@ -12,6 +12,7 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 #include "tests/daemon/format/golden_npy.h"
+#include "tests/daemon/format/golden_parquet.h"
 #include "tests/daemon/format/golden_tar.h"
 #include "tests/daemon/format/golden_tfrecord.h"
 
@@ -117,6 +118,8 @@ static void a_file_that_is_missing_is_an_item_of_each_reader_where_that_is_ignor
          sizeof(golden_bytes) / sizeof(golden_bytes[0])},
         {"npy: {dtype: float32, shape: [2, 3]}", npy_grid, sizeof(npy_grid), -1},
         {"tar: {parts: [y, x]}", tar_small, sizeof(tar_small), -1},
+        {"parquet: {columns: {id: int64, name: string}}", parquet_plain,
+         sizeof(parquet_plain), 23},
         {"interleave: {reader: text_line}", "a\n", 2, 1},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/random.h"
 #include "daemon/index/index.h"
 #include "daemon/index/trail.h"
 #include "tests/check.h"
@@ -347,9 +348,13 @@ static void check_with_marks(struct stg_step_run *run)
 
 static bool has_marks(const char *pipeline)
 {
-    return strstr(pipeline, "filter:") != NULL || strstr(pipeline, "unbatch") != NULL ||
-           strstr(pipeline, "rebatch") != NULL || strstr(pipeline, "bucket_by") != NULL ||
-           strstr(pipeline, "shuffle") != NULL;
+    static const char *const steps[] = {"filter:", "batch", "bucket_by",     "shuffle",
+                                        "take:",   "skip:", "ignore_errors", "shard:"};
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        if (strstr(pipeline, steps[i]) != NULL)
+            return true;
+    }
+    return false;
 }
 
 static void check_row_with_marks(struct stg_step_run *run)
@@ -513,6 +518,87 @@ static void a_shuffle_goes_on_behind_marks_and_behind_errors(void)
                  3000);
 }
 
+/* ---- errors ---- */
+
+#define TWO(a, b, merge)                                                                 \
+    "datasets:\n  a: [range: {stop: 20000}" a "]\n  b: [range: {stop: 20000}" b "]\n"    \
+    "dataset: [" merge "]\n"
+#define CHOICES                                                                          \
+    "datasets:\n  a: [range: {stop: 20000}]\n  b: [range: {stop: 20000}]\n"              \
+    "  c: [range: {stop: 20000}, map: {graph: {n: {op: constant, value: 3, dtype: "      \
+    "int64}, rest: {op: floormod, input: [value, n]}}, output: rest}]\n"
+
+/* For each step: what a daemon that dies right behind an item, also an error, leaves to
+ * be produced for the next one. */
+static const struct {
+    const char *pipeline;
+    uint64_t n; /* items that are handed out */
+    int64_t n_made;
+} behind_errors[] = {
+    {LISTS "take: {count: 19000}\n", 9005, 5},
+    {LISTS "take: {count: 19000}\n", 8500, 210},
+    {LISTS "take: {count: 12000}\n- repeat: {count: 3}\n", 21012, 410},
+    {LISTS "skip: {count: 2000}\n", 7004, 110},
+    {LISTS "skip: {count: 9500}\n- skip: {count: 100}\n", 7, 610},
+    {LISTS "shard: {num_shards: 3, index: 1}\n", 3006, 15},
+    {LISTS "shard: {num_shards: 3, index: 1}\n", 2500, 210},
+    {LISTS "enumerate\n- shard: {num_shards: 2, index: 1}\n- take: {count: 7000}\n", 4506,
+     10},
+    {LISTS "ignore_errors\n", 9001, 10},
+    {LISTS "ignore_errors\n- batch: {batch_size: 10}\n", 901, 70},
+    {LISTS "batch: {batch_size: 10}\n- take: {count: 1900}\n", 907, 70},
+    {LISTS "batch: {batch_size: 10}\n- repeat: {count: 2}\n- repeat: {count: 2}\n", 906,
+     70},
+    {LISTS "repeat: {count: 2}\n- batch: {batch_size: 7}\n- repeat: {count: 2}\n", 1291,
+     60},
+    {LISTS "repeat: {count: 2}\n- take: {count: 30000}\n- repeat: {count: 2}\n", 9005, 5},
+    {LISTS "repeat: {count: 2}\n- take: {count: 30000}\n- repeat: {count: 2}\n", 59018,
+     410},
+    {LISTS "batch: {batch_size: 10}\n", 904, 10},
+    {TWO("", "", "zip: {from: [a, b]}"), 9004, 2},
+    {TWO("", ", skip: {count: 10}", "zip: {from: [a, b]}, repeat: {count: 2}"), 9004, 15},
+    {TWO("", ", skip: {count: 10}", "zip: {from: [a, b]}, repeat: {count: 2}"), 29004,
+     30},
+    {TWO("", "", "concatenate: {from: [a, b]}"), 29011, 1},
+    {TWO(", take: {count: 12000}", "", "concatenate: {from: [a, b]}"), 9005, 5},
+    {TWO("", "", "sample_from_datasets: {from: [a, b]}"), 18000, 1},
+    {CHOICES "dataset: [choose_from_datasets: {from: [a, b], choice_dataset: c}]\n",
+     12000, 12600},
+};
+
+static void check_behind_error(const char *pipeline, uint64_t n, int64_t n_made)
+{
+    static const int64_t errors[] = {300, 301, 301, 3000, 9000, 9001, 9001, 15000};
+    const struct stg_step_row row = {.step = "range", .pipeline = pipeline};
+    struct stg_position position;
+    struct stg_err err = {0};
+    struct stg_step_run run;
+    size_t at = 0;
+    init_marked(&run, &row);
+    stg_test_source_set_errors(errors, 8);
+    char *all = read_some(&run, n, &at, &position);
+    note_and_die(&run, n - 1);
+    char *got = read_at(&run, &position, &err);
+    CHECK_INT(err.code, 0);
+    stg_step_run_same(&run, "behind errors, gives", got, all + at);
+    if (stg_test_source.n_made > n_made)
+        FAIL("the pipeline\n%shas produced %d records for item %d, more than %d",
+             pipeline, (int)stg_test_source.n_made, (int)n, (int)n_made);
+    free(all);
+    free(got);
+    end_marks(&run);
+    stg_step_run_finish(&run);
+}
+
+static void behind_errors_what_lies_before_is_not_produced(void)
+{
+    for (size_t i = 0; i < sizeof(behind_errors) / sizeof(behind_errors[0]); i++) {
+        for (uint64_t n = 0; n < 7; n++)
+            check_behind_error(behind_errors[i].pipeline, behind_errors[i].n + n,
+                               behind_errors[i].n_made);
+    }
+}
+
 /* ---- marks that do not fit ---- */
 
 /* The only file of the folder: of a pipeline with one marked step. */
@@ -579,9 +665,10 @@ static void damaged_marks_are_not_used(void)
 }
 
 /* Replaces the marks by one that has valid sums, and checks that it is found out. */
-static void check_hostile(const char *pipeline, uint64_t n, struct stg_mark *parts,
-                          size_t n_parts, const char *what)
+static void check_hostile(const char *pipeline, bool has_errors, uint64_t n,
+                          struct stg_mark *parts, size_t n_parts, const char *what)
 {
+    static const int64_t errors[] = {300};
     const struct stg_step_row row = {.step = "range", .pipeline = pipeline};
     struct stg_trail_key key;
     struct stg_position position;
@@ -590,6 +677,7 @@ static void check_hostile(const char *pipeline, uint64_t n, struct stg_mark *par
     char marks[65536], path[5000];
     size_t begin = 0;
     init_marked(&run, &row);
+    stg_test_source_set_errors(errors, has_errors);
     note_and_die(&run, n + 10);
     read_trail(marks, sizeof(marks));
     memcpy(&key, marks + 16, sizeof(key));
@@ -618,14 +706,22 @@ static void marks_with_wrong_numbers_are_found_out(void)
 {
     static const char filter[] = LISTS TWO_OF_THREE "\n";
     struct stg_mark mark = {.n_out = 100, .n_in = 151, .value = 1};
-    check_hostile(filter, 1500, &mark, 1, "another record follows");
+    check_hostile(filter, false, 1500, &mark, 1, "another record follows");
     mark.n_in = 20001;
-    check_hostile(filter, 1500, &mark, 1, "the input has ended early");
+    check_hostile(filter, false, 1500, &mark, 1, "the input has ended early");
     mark.n_in = UINT64_MAX;
-    check_hostile(filter, 1500, &mark, 1, "the input has ended early");
+    check_hostile(filter, false, 1500, &mark, 1, "the input has ended early");
     mark =
         (struct stg_mark){.n_out = 100, .n_in = 150, .value = 4, .n_held = STG_TRAIL_END};
-    check_hostile(filter, 1500, &mark, 1, "another record follows");
+    check_hostile(filter, false, 1500, &mark, 1, "another record follows");
+    static const char take[] = LISTS "take: {count: 19000}\n";
+    static const char batch[] = LISTS "batch: {batch_size: 10}\n- repeat: {count: 2}\n";
+    mark = (struct stg_mark){.n_out = 100, .n_in = 101, .value = 1};
+    check_hostile(take, true, 1500, &mark, 1, "another record follows");
+    check_hostile(batch, true, 150, &mark, 1, "another record follows");
+    mark.n_in = UINT64_MAX;
+    check_hostile(take, true, 1500, &mark, 1, "the input has ended early");
+    check_hostile(batch, true, 150, &mark, 1, "the input has ended early");
     struct stg_mark held[3];
     for (uint32_t i = 0; i < 3; i++)
         held[i] = (struct stg_mark){.n_out = 100,
@@ -633,7 +729,7 @@ static void marks_with_wrong_numbers_are_found_out(void)
                                     .value = i == 0 ? 1 : (uint64_t)i << (29 * i),
                                     .part = i,
                                     .n_held = 2};
-    check_hostile(BUCKETS, 290, held, 3, "the input has ended early");
+    check_hostile(BUCKETS, false, 290, held, 3, "the input has ended early");
 }
 
 /* The same size, and other lines: line i has the number step * i. */
@@ -734,6 +830,23 @@ static void marks_of_other_data_are_refused_once(void)
 
 /* ---- pipelines drawn at random ---- */
 
+/* Errors of every source: one to eight, some in a row, some at either end. */
+static void draw_errors(uint64_t seed)
+{
+    struct stg_random random;
+    int64_t errors[STG_SOURCE_MAX_ERRORS];
+    uint64_t at = 0;
+    stg_random_init(&random, seed, 78, 0, 0);
+    int n = 1 + (int)stg_random_below(&random, at++, STG_SOURCE_MAX_ERRORS);
+    for (int i = 0; i < n; i++) {
+        int64_t last = i > 0 ? errors[i - 1] : 0;
+        int64_t step = (int64_t)stg_random_below(&random, at++, 14) - 6;
+        bool is_last = last == INT64_MAX || stg_random_below(&random, at++, 8) == 0;
+        errors[i] = is_last ? INT64_MAX : last + (step > 0 ? step : 0);
+    }
+    stg_test_source_set_errors(errors, n);
+}
+
 static void check_drawn(uint64_t seed)
 {
     char *text = stg_step_draw(seed);
@@ -742,15 +855,14 @@ static void check_drawn(uint64_t seed)
     stg_step_run_init(&run, &row, STG_ELEMENTS_SCALAR, 2);
     check_skips(&run);
     check_seeks(&run);
-    const int64_t errors[] = {(int64_t)(seed % 7), (int64_t)(seed % 11 + 6)};
-    stg_test_source_set_errors(errors, 2);
+    draw_errors(seed);
     check_skips(&run);
     check_seeks(&run);
     if (seed % 3 == 1 || is_long())
-        check_row_with_marks(&run);
+        check_with_marks(&run);
     stg_test_source_set_errors(NULL, 0);
     if (seed % 3 == 1 || is_long())
-        check_row_with_marks(&run);
+        check_with_marks(&run);
     stg_step_run_finish(&run);
     free(text);
 }
@@ -1139,6 +1251,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(with_the_marks_of_another_run_the_rest_follows_too, 300),
     TEST_SLOW(marks_survive_the_daemon_and_replace_what_lies_before, 60),
     TEST_SLOW(a_shuffle_goes_on_behind_marks_and_behind_errors, 60),
+    TEST_SLOW(behind_errors_what_lies_before_is_not_produced, 60),
     TEST_SLOW(damaged_marks_are_not_used, 60),
     TEST_SLOW(marks_with_wrong_numbers_are_found_out, 60),
     TEST_SLOW(the_errors_of_a_pass_have_marks_up_to_a_limit, 60),

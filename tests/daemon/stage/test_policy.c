@@ -21,6 +21,8 @@ struct client_row {
     bool elsewhere;              /* in a later pass */
     bool is_pending;             /* an item since it came back */
     bool holds;                  /* an item that it did not acknowledge */
+    uint32_t has;    /* it loaded a state with so many items; 0: it loaded none */
+    uint32_t errors; /* then, error items of the round after them that it has, too */
 };
 
 /* items: "." a batch, "E" an error, "r" a batch that was returned, a digit as many
@@ -177,6 +179,45 @@ static const struct row rows[] = {
      .items = ".",
      .give = "",
      .end = "a discards over"},
+    {.what = "round_robin: a rank whose state has the round gets nothing of it",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .clients = {{"a", 2, .has = 3}, {"b", 2, 1, .has = 1}},
+     .items = "..",
+     .give = "a- b1 taken 2"},
+    {.what = "round_robin: nor does a rank whose state is of a later pass",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .clients = {{"a", 2, .elsewhere = true}, {"b", 2, 1, .has = 1}},
+     .items = "..",
+     .give = "b1 taken 2"},
+    {.what = "round_robin: the others end their pass without it",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .clients = {{"a", 2, .elsewhere = true}, {"b", 2, 1, .has = 1}},
+     .items = "",
+     .give = "",
+     .end = "b discards over"},
+    {.what = "round_robin: a failure goes to it as well",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .fails = true,
+     .clients = {{"a", 2, .elsewhere = true}, {"b", 2, 1, .has = 1}},
+     .items = "",
+     .give = "",
+     .end = "a b discards over"},
+    {.what =
+         "round_robin: a rank that has the next round gets it when all of it is there",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .clients = {{"a", 2, .has = 1}, {"b", 2, 1, .has = 1}},
+     .items = "..",
+     .give = "a0 b1 taken 2"},
+    {.what = "round_robin: an error item of the round that one rank had",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .clients = {{"a", 2, .has = 1, .errors = 1}, {"b", 2, 1, .has = 1}},
+     .items = ".E.",
+     .give = "a! b1 front 1 taken 1"},
+    {.what = "round_robin: an error item of a round that one rank had",
+     .delivery = STG_DELIVERY_ROUND_ROBIN,
+     .clients = {{"a", 2, .has = 9, .errors = 1}, {"b", 2, 1, .has = 1}},
+     .items = ".E.",
+     .give = "a- b1 front 1 taken 1"},
 };
 
 struct scene {
@@ -194,8 +235,12 @@ static uint32_t publish(struct scene *s, bool is_error)
 {
     uint32_t extent;
     struct stg_buffer *buffer = &s->buffer;
+    uint64_t n = buffer->n_published + 1; /* one element is before the buffer */
     struct stg_item item = {.number = buffer->n_published + buffer->n_skipped,
                             .is_error = is_error,
+                            .is_carried = is_error,
+                            .before = {.elements = is_error ? 1 : n},
+                            .after = {.elements = n + 1},
                             .skipped = buffer->n_skipped};
     CHECK_INT(stg_extent_reserve(buffer->leases, SLOT, &extent), 0);
     stg_extent_seal(buffer->leases, extent, SLOT);
@@ -245,6 +290,9 @@ static void attach(struct scene *s, const struct client_row *rows_of)
         c->n_pending = row->is_pending;
         c->assigned = &s->assigned[i];
         c->n_assigned = row->holds;
+        c->loads = row->has > 0;
+        c->load_place.elements = row->has;
+        c->load_errors = row->errors;
         snprintf(c->client_id, sizeof(c->client_id), "%s", row->name);
         CHECK_INT(
             stg_lease_client_add(s->buffer.leases, row->credits + 1, &c->lease_client),
@@ -301,7 +349,10 @@ static void show(const struct scene *s, bool is_end, char *text)
         if (a->n_gaps > 0)
             snprintf(gaps, sizeof(gaps), "+%d", (int)a->n_gaps);
         say(text, "%s%s%s%s", a->client->client_id,
-            a->extent == STG_NO_EXTENT && !is_end ? "-" : "", number, gaps);
+            a->skips_error                          ? "!"
+            : a->extent == STG_NO_EXTENT && !is_end ? "-"
+                                                    : "",
+            number, gaps);
     }
     if (step->returned != STG_NO_EXTENT)
         say(text, "returned %d", (int)step->returned);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The footer of a Parquet file: of some of its columns, what they are and where their
+ * bytes lie. What a file says is checked before it is used: ranges lie in the file, and
+ * numbers of rows agree. One thread.
+ */
+#ifndef STG_DAEMON_PARQUET_FOOTER_H
+#define STG_DAEMON_PARQUET_FOOTER_H
+
+#include "daemon/format/parquet/schema.h"
+#include "daemon/storage/chunk.h"
+#include "daemon/storage/codec/page_codec.h"
+#include "daemon/storage/storage.h"
+
+/* Its pages in one row group. */
+struct stg_parquet_range {
+    uint64_t begin, end; /* in the file */
+    enum stg_page_codec codec;
+};
+
+struct stg_parquet_file {
+    uint32_t n_columns, n_groups;
+    struct stg_parquet_leaf *leaves; /* one for each column */
+    /* The number of rows up to the end of each group. */
+    uint64_t *ends;
+    struct stg_parquet_range *ranges; /* of each group, n_columns */
+    struct stg_quota *quota;          /* borrowed */
+    uint64_t taken;                   /* of the quota */
+};
+
+/* Reads the footer of a file. A text names the column that cannot be read, not the file.
+ * DATA_LOSS: it is damaged, or no Parquet file; INVALID_ARGUMENT: it has no such column,
+ * or one of another type; UNIMPLEMENTED: it is encrypted, nested, or has another codec;
+ * RESOURCE_EXHAUSTED; any error of the storage, which sets *ret_storage. */
+int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
+                     const struct stg_parquet_want *wants, uint32_t n,
+                     struct stg_parquet_file **ret, bool *ret_storage,
+                     struct stg_err *err);
+void stg_parquet_close(struct stg_parquet_file *file); /* NULL is allowed */
+
+static inline uint64_t stg_parquet_n_rows(const struct stg_parquet_file *file)
+{
+    return file->n_groups > 0 ? file->ends[file->n_groups - 1] : 0;
+}
+
+/* Fills buf with bytes of the file. DATA_LOSS if it ends before; any error of the
+ * storage, which sets *ret_storage. */
+int stg_parquet_read(struct stg_source *source, uint64_t offset, void *buf,
+                     uint64_t bytes, bool *ret_storage, struct stg_err *err);
+
+#endif

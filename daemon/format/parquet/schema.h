@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The schema in a Parquet footer: which leaf of its tree a wanted column is, of which
+ * type, and what dtypes it can become. One thread.
+ */
+#ifndef STG_DAEMON_PARQUET_SCHEMA_H
+#define STG_DAEMON_PARQUET_SCHEMA_H
+
+#include "core/err.h"
+#include "daemon/format/parquet/thrift.h"
+
+#define STG_PARQUET_NO_COLUMN UINT32_MAX
+
+/* Numbers of the format's Type. */
+enum stg_parquet_type {
+    STG_PARQUET_BOOLEAN = 0,
+    STG_PARQUET_INT32 = 1,
+    STG_PARQUET_INT64 = 2,
+    STG_PARQUET_INT96 = 3,
+    STG_PARQUET_FLOAT = 4,
+    STG_PARQUET_DOUBLE = 5,
+    STG_PARQUET_BYTE_ARRAY = 6,
+    STG_PARQUET_FIXED_LEN_BYTE_ARRAY = 7
+};
+
+/* A column that was asked for. */
+struct stg_parquet_want {
+    const char *name; /* its path, with '/' between names */
+    int dtype;
+    bool may_lack; /* a file need not have it, and a value may be null */
+};
+
+/* What it is in this file. */
+struct stg_parquet_leaf {
+    bool is_there;
+    int type;             /* enum stg_parquet_type */
+    uint32_t value_bytes; /* of FIXED_LEN_BYTE_ARRAY */
+    unsigned max_level;   /* a value is there at this definition level; 0: always */
+    bool is_unsigned;     /* integers */
+    unsigned bits;        /* of an integer: 8 to 64 */
+    bool is_float16;
+};
+
+/* Reads n_elements of the schema. Sets leaves[c] of each wanted column, columns[c] to the
+ * number of its leaf, or STG_PARQUET_NO_COLUMN, and *ret to the number of all leaves. */
+int stg_parquet_schema_read(struct stg_thrift *thrift, uint64_t n_elements,
+                            const struct stg_parquet_want *wants, uint32_t n,
+                            struct stg_parquet_leaf *leaves, uint32_t *columns,
+                            uint32_t *ret, struct stg_err *err);
+
+#endif

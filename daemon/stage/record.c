@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a stagerd that is started again has to know of this run (daemon/recover).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/stage/priv.h"
+
+uint64_t stg_stage_run_version(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    uint64_t version =
+        stage->members.n_changes + stage->pass.n_ended + stage->members.n_passes;
+    pthread_mutex_unlock(&stage->lock);
+    return version;
+}
+
+/* A rank that is away is missing; any other client that is away has lost its place. */
+static bool is_member(const struct stg_stage *stage, const struct stg_client *client,
+                      const struct stg_client *joining)
+{
+    bool is_away = client->state == STG_CLIENT_AWAY && stage->policy->is_ranked;
+    return client->member != 0 &&
+           (client->state == STG_CLIENT_ATTACHED || client == joining || is_away);
+}
+
+/* Without memory it is as if the client had acknowledged nothing. */
+static char *copy_acknowledged(const struct stg_client *client)
+{
+    char text[STG_TAKEN_TEXT_BYTES];
+    bool has_some = client->acknowledged.n > 0 &&
+                    stg_taken_write(&client->acknowledged, text, NULL) == 0;
+    return has_some ? strdup(text) : NULL;
+}
+
+static void note_member(const struct stg_client *client, struct stg_run_member *ret)
+{
+    *ret = (struct stg_run_member){
+        .member = client->member,
+        .attempt = client->attempt,
+        .process = client->process,
+        .pid = (uint32_t)client->pid,
+        .uid = client->uid,
+        .rank = client->rank,
+        .consumer = client->consumer,
+        .is_named = client->named,
+        .took_over = client->took_over,
+        .acknowledged = copy_acknowledged(client),
+    };
+    memcpy(ret->client_id, client->client_id, sizeof(ret->client_id));
+}
+
+/* The record is written before the client has joined, and has to be right when it has. */
+static void foresee(const struct stg_stage *stage, const struct stg_client *joining,
+                    struct stg_run_record *ret)
+{
+    uint32_t rank;
+    bool takes_over;
+    ret->has_begun = stg_client_foresee(stage, joining, &rank, &takes_over);
+    if (joining->member == 0)
+        return;
+    struct stg_run_member *member = &ret->members[ret->n_members - 1];
+    member->rank = rank;
+    member->took_over |= takes_over;
+}
+
+static int note_members(const struct stg_stage *stage, const struct stg_client *joining,
+                        struct stg_run_record *ret)
+{
+    const struct stg_membership *members = &stage->members;
+    size_t n = 0;
+    for (const struct stg_client *c = members->clients; c != NULL; c = c->next)
+        n++;
+    ret->members = calloc(n + 1, sizeof(ret->members[0]));
+    ret->vacant = calloc(members->n_vacant + 1, sizeof(ret->vacant[0]));
+    if (ret->members == NULL || ret->vacant == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (; ret->n_vacant < members->n_vacant; ret->n_vacant++)
+        ret->vacant[ret->n_vacant] = members->vacant[ret->n_vacant];
+    for (const struct stg_client *c = members->clients; c != NULL; c = c->next) {
+        if (is_member(stage, c, joining))
+            note_member(c, &ret->members[ret->n_members++]);
+        if (c == joining)
+            foresee(stage, c, ret);
+    }
+    return 0;
+}
+
+int stg_stage_note_run(struct stg_stage *stage, const struct stg_client *joining,
+                       struct stg_run_record *ret)
+{
+    const struct stg_state *origin = stg_stage_origin(stage);
+    pthread_mutex_lock(&stage->lock);
+    ret->run = stg_stage_run_id(&stage->config);
+    ret->pass = stage->pass.n_ended;
+    ret->numbers_pass = stage->members.n_passes;
+    ret->consumers = stage->members.n_consumers;
+    ret->has_begun = stage->members.begun;
+    ret->is_full = stage->members.left_is_full ||
+                   stg_taken_write(&stage->members.left, ret->left, NULL) < 0;
+    ret->has_origin = origin != NULL && stg_stage_is_shared(stage);
+    if (ret->has_origin)
+        ret->origin = *origin;
+    int rc = note_members(stage, joining, ret);
+    pthread_mutex_unlock(&stage->lock);
+    return rc;
+}

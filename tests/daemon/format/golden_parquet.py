@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes golden_parquet.h: small files written by pyarrow, and the rows that pyarrow has of each. Usage:
+golden_parquet.py > golden_parquet.h, with pyarrow installed."""
+import datetime
+import decimal
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+N = 23
+PLAIN = {"use_dictionary": False, "compression": "none"}
+
+
+def saved(columns, fields=None, **options):
+    table = pa.table(columns, schema=pa.schema(fields) if fields else None)
+    file = io.BytesIO()
+    pq.write_table(table, file, **{"store_schema": False, "write_statistics": False, **options})
+    return file.getvalue()
+
+
+def array(name, data):
+    print(f"static const unsigned char {name}[{len(data)}] = {{")
+    for i in range(0, len(data), 16):
+        print("    " + " ".join(f"0x{b:02x}," for b in data[i:i + 16]))
+    print("};\n")
+
+
+def text_of(value, default):
+    if value is None:
+        value = default
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def rows_of(columns, defaults):
+    """The lines that a test expects: a row that lacks a value without a default is an error."""
+    lines = []
+    for row in zip(*columns.values()):
+        pairs = list(zip(columns, row))
+        if any(value is None and name not in defaults for name, value in pairs):
+            lines.append("!INVALID_ARGUMENT")
+        else:
+            lines.append(" ".join(text_of(value, defaults.get(name)) for name, value in pairs))
+    return "".join(line + "\\n" for line in lines)
+
+
+FILES = []
+
+
+def golden(name, data, dtypes, columns, defaults=None):
+    """columns: the values that a reader gets, None for a null."""
+    defaults = defaults or {}
+    array(f"parquet_{name}", data)
+    text = f"columns: {{{', '.join(f'{key}: {dtype}' for key, dtype in dtypes.items())}}}"
+    if defaults:
+        text += f", defaults: {{{', '.join(f'{key}: {text_of(value, None)}' for key, value in defaults.items())}}}"
+    FILES.append((name, text, rows_of(columns, defaults)))
+
+
+print("""/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Made by golden_parquet.py: do not edit.
+ */
+#include <stddef.h>
+
+/* clang-format off */
+""")
+
+IDS = [(i * 7919) % 1000 - 300 for i in range(N)]
+PRICES = [i / 4 - 2 for i in range(N)]
+NAMES = [f"name-{i % 5}-{'x' * (i % 7)}" for i in range(N)]
+FLAGS = [i % 3 == 0 for i in range(N)]
+REQUIRED = [pa.field("id", pa.int64(), nullable=False), pa.field("price", pa.float32(), nullable=False),
+            pa.field("name", pa.string(), nullable=False), pa.field("flag", pa.bool_(), nullable=False)]
+OPTIONAL = [field.with_nullable(True) for field in REQUIRED]
+TABLE = {"id": IDS, "price": PRICES, "name": NAMES, "flag": FLAGS}
+DTYPES = {"id": "int64", "price": "float32", "name": "string", "flag": "bool"}
+
+
+def with_nulls(values, every):
+    return [None if i % every == 1 else value for i, value in enumerate(values)]
+
+
+SPARSE = {"id": with_nulls(IDS, 4), "price": with_nulls(PRICES, 5), "name": with_nulls(NAMES, 3), "flag": with_nulls(FLAGS, 7)}
+
+
+def codecs(*names):
+    """By column: of those that are not compressed, a changed byte changes what the encoding says."""
+    return dict(zip(TABLE, names))
+
+
+FILL = {"id": -1, "price": 0.5, "name": "none", "flag": True}
+
+golden("plain", saved(TABLE, REQUIRED, row_group_size=10, **PLAIN), DTYPES, TABLE)
+golden("nulls", saved(SPARSE, OPTIONAL, compression=codecs("snappy", "none", "none", "snappy"),
+                      use_dictionary=False, row_group_size=9, data_page_size=20,
+                      write_batch_size=4), DTYPES, SPARSE, FILL)
+golden("bad_rows", saved(SPARSE, OPTIONAL, compression=codecs("gzip", "none", "gzip", "none"),
+                         data_page_version="2.0"), DTYPES, SPARSE, {"id": 0, "flag": False})
+golden("dictionary", saved(TABLE, REQUIRED, compression=codecs("none", "zstd", "none", "zstd"),
+                           dictionary_pagesize_limit=60, data_page_size=20,
+                           write_batch_size=4), DTYPES, TABLE)
+golden("delta", saved(SPARSE, OPTIONAL, compression=codecs("none", "lz4", "none", "lz4"),
+                      data_page_version="2.0", use_dictionary=False, row_group_size=12,
+                      column_encoding={"id": "DELTA_BINARY_PACKED", "price": "BYTE_STREAM_SPLIT",
+                                       "name": "DELTA_BYTE_ARRAY", "flag": "RLE"}), DTYPES, SPARSE, FILL)
+golden("lengths", saved(TABLE, REQUIRED, compression="none", use_dictionary=False, write_page_checksum=True,
+                        column_encoding={"id": "BYTE_STREAM_SPLIT", "name": "DELTA_LENGTH_BYTE_ARRAY"}), DTYPES, TABLE)
+
+DAYS = [i * 100 - 50 for i in range(N)]
+EPOCH = datetime.datetime(1970, 1, 1)
+MOMENTS = [EPOCH + datetime.timedelta(days=i * 50 - 300, microseconds=i) for i in range(N)]
+CENTS = [decimal.Decimal(i * 31 - 99) / 100 for i in range(N)]
+KINDS = {"day": pa.array(DAYS, pa.int32()).cast(pa.date32()),
+         "moment": pa.array(MOMENTS, pa.timestamp("us")),
+         "cents": pa.array(CENTS, pa.decimal128(9, 2)),
+         "small": pa.array([i - 10 for i in range(N)], pa.int8()),
+         "code": pa.array([bytes([65 + i, 66, 67]) for i in range(N)], pa.binary(3)),
+         "user": pa.array([{"id": i, "tag": {"word": f"w{i}"}} for i in range(N)])}
+MICROS = [(moment - EPOCH) // datetime.timedelta(microseconds=1) for moment in MOMENTS]
+golden("types", saved(KINDS, write_statistics=True, store_decimal_as_integer=True, use_deprecated_int96_timestamps=True),
+       {"day": "int32", "moment": "int64", "cents": "int64", "small": "int32", "code": "string", "user/id": "int64",
+        "user/tag/word": "string"},
+       {"day": DAYS, "moment": [micros * 1000 for micros in MICROS], "cents": [int(cents * 100) for cents in CENTS],
+        "small": [i - 10 for i in range(N)], "code": [f"{chr(65 + i)}BC" for i in range(N)], "user/id": range(N),
+        "user/tag/word": [f"w{i}" for i in range(N)]})
+
+array("parquet_lists", saved({"id": [1, 2], "ids": pa.array([[1, 2], [3]], pa.list_(pa.int64()))}))
+array("parquet_brotli", saved({"id": [1, 2]}, compression="brotli"))
+array("parquet_empty", saved({"id": pa.array([], pa.int64())}))
+
+# Row i of 100,000, in one page: i // 7 % 3 as a word, or null for each fifth thousand.
+PARTS = [None if i // 1000 % 5 == 4 else ("zero", "one", "two")[i // 7 % 3] for i in range(100000)]
+array("parquet_parts", saved({"word": PARTS}, compression="zstd", max_rows_per_page=1 << 20))
+
+print("static const struct {\n    const char *name;\n    const unsigned char *data;\n    size_t bytes;\n"
+      "    const char *options, *rows;\n} parquet_files[] = {")
+for file, text, rows in FILES:
+    print(f'    {{"{file}", parquet_{file}, sizeof(parquet_{file}),\n     "{text}",\n     "{rows}"}},')
+print("};")

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stagerd is killed and started again under streams that reconnect: what each delivery
+ * gives them, and whom stagerd waits for. The streams of a test are of one thread, which
+ * calls each of them in turn: stagerd waits for all.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "tests/system/fixture.h"
+
+#define MAX 64
+#define TAKE_MILLIS 20000
+
+/* A stream, and what it got while another one was asked. */
+struct seat {
+    struct stager_stream *stream;
+    bool *got; /* values, by any seat; NULL: those of this seat are below, in order */
+    int64_t values[MAX];
+    uint32_t n, first;
+};
+
+static struct stager_stream *open_stream(struct fixture *fixture, const char *id,
+                                         const char *state)
+{
+    struct stager_options options = {.struct_size = sizeof(options),
+                                     .client_id = id,
+                                     .runtime_dir = fixture->runtime,
+                                     .max_in_flight = 1,
+                                     .state = state};
+    struct stager_stream *stream;
+    if (stager_open(NULL, "p", &options, &stream) < 0)
+        FAIL("open: %s", stager_error_text(NULL));
+    return stream;
+}
+
+static int64_t release(struct stager_batch *batch)
+{
+    struct stager_tensor tensor;
+    CHECK_INT(stager_batch_tensor(batch, "value", &tensor), 0);
+    int64_t value = *(const int64_t *)tensor.data;
+    stager_release(batch);
+    return value;
+}
+
+static int look(struct seat *seat, int millis)
+{
+    struct stager_batch *batch;
+    int rc = stager_next(seat->stream, millis, &batch);
+    if (rc != 0)
+        return rc;
+    int64_t value = release(batch);
+    if (seat->got == NULL) {
+        seat->values[seat->n++ % MAX] = value;
+    } else {
+        if (seat->got[value])
+            FAIL("value %d is there again", (int)value);
+        seat->got[value] = true;
+    }
+    return rc;
+}
+
+/* Returns the next value of a seat. */
+static int64_t take(struct seat *seats, size_t n, size_t which)
+{
+    struct seat *seat = &seats[which];
+    int64_t end = now_millis() + fixture_millis(TAKE_MILLIS);
+    while (seat->first == seat->n) {
+        int rc = look(seat, 10);
+        if (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED)
+            FAIL("seat %zu: %d: %s", which, rc, stager_error_text(seat->stream));
+        for (size_t i = 0; rc < 0 && i < n; i++) {
+            if (i != which && seats[i].n - seats[i].first < MAX)
+                (void)look(&seats[i], 0);
+        }
+        if (now_millis() > end)
+            FAIL("seat %zu: %s", which, stager_error_text(seat->stream));
+    }
+    return seat->values[seat->first++ % MAX];
+}
+
+static void kill_and_restart(struct fixture *fixture)
+{
+    fixture_kill(fixture);
+    fixture_restart(fixture);
+}
+
+static void begin(struct fixture *fixture, const char *staged, struct seat *seats,
+                  size_t n)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    fixture_start(fixture, "");
+    fixture_apply_range(fixture, 40, staged);
+    for (size_t i = 0; i < n; i++)
+        seats[i] = (struct seat){.stream = open_stream(fixture, names[i], NULL)};
+}
+
+static void end(struct fixture *fixture, struct seat *seats, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        stager_close(seats[i].stream);
+    fixture_finish(fixture);
+}
+
+static void state_of(struct stager_stream *stream, char *buf)
+{
+    int rc = stager_state(stream, buf, STAGER_STATE_BYTES);
+    if (rc < 0)
+        FAIL("state: %s", stager_error_text(stream));
+}
+
+/* Until the stream has nothing more of the stagerd before. */
+static void wait_for_end(struct seat *seat)
+{
+    int rc;
+    while ((rc = look(seat, 10)) == 0) {
+    }
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    CHECK_CONTAINS(stager_error_text(seat->stream), "stagerd has ended");
+}
+
+static void expect_end(struct seat *seat, int code, const char *text)
+{
+    int rc;
+    while ((rc = look(seat, (int)fixture_millis(TAKE_MILLIS))) == 0) {
+    }
+    if (rc != -code)
+        FAIL("%d: %s", rc, stager_error_text(seat->stream));
+    CHECK_CONTAINS(stager_error_text(seat->stream), text);
+}
+
+/* ---- deliveries ---- */
+
+static uint32_t count(const bool *got)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < 40; i++)
+        n += got[i];
+    return n;
+}
+
+/* Calls each seat in turn until so many values came. */
+static void share(struct seat *seats, size_t n, uint32_t n_values)
+{
+    int64_t end = now_millis() + fixture_millis(TAKE_MILLIS);
+    while (count(seats[0].got) < n_values) {
+        for (size_t i = 0; i < n && count(seats[0].got) < n_values; i++) {
+            int rc = look(&seats[i], 10);
+            if (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED)
+                FAIL("seat %zu: %d: %s", i, rc, stager_error_text(seats[i].stream));
+        }
+        if (now_millis() > end)
+            FAIL("%u values: %s", count(seats[0].got),
+                 stager_error_text(seats[0].stream));
+    }
+}
+
+static void states_of_before_and_after_a_restart_merge(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    static char before[STAGER_STATE_BYTES], after[STAGER_STATE_BYTES],
+        merged[STAGER_STATE_BYTES];
+    bool got[40] = {false}, saved[40];
+    begin(&fixture, "num_clients: 2", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 12);
+    state_of(seats[0].stream, before);
+    kill_and_restart(&fixture);
+    share(seats, 2, 14);
+    state_of(seats[0].stream, before);
+    share(seats, 2, 15);
+    memcpy(saved, got, sizeof(got));
+    state_of(seats[0].stream, before);
+    state_of(seats[1].stream, after);
+    kill_and_restart(&fixture);
+    share(seats, 2, 20);
+    /* All restart at the step of the two states. */
+    const char *states[] = {before, after};
+    int rc = stager_merge_states(states, 2, merged, sizeof(merged));
+    if (rc < 0)
+        FAIL("merge: %s", stager_error_text(NULL));
+    stager_close(seats[0].stream);
+    stager_close(seats[1].stream);
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "a", merged), .got = saved};
+    share(seats, 1, 40);
+    fixture_expect_code(seats[0].stream, STAGER_OUT_OF_RANGE, "end of pass");
+    end(&fixture, seats, 1);
+}
+
+/* The state of one client is of before a restart, that of the other one of after it. */
+static void a_step_may_have_a_restart_in_it(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    static char first[STAGER_STATE_BYTES], second[STAGER_STATE_BYTES],
+        merged[STAGER_STATE_BYTES];
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 2", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 12);
+    fixture_kill(&fixture);
+    wait_for_end(&seats[0]);
+    wait_for_end(&seats[1]);
+    state_of(seats[0].stream, first);
+    fixture_restart(&fixture);
+    int rc = -STAGER_DEADLINE_EXCEEDED;
+    while (rc == -STAGER_DEADLINE_EXCEEDED) { /* b alone takes something */
+        struct stager_batch *batch;
+        rc = stager_next(seats[1].stream, 10, &batch);
+        if (rc == 0)
+            got[release(batch)] = true;
+        struct stager_stream_info info = {.struct_size = sizeof(info)};
+        stager_stream_info(seats[0].stream, &info);
+        if (rc != 0 && info.reconnects == 0)
+            CHECK_INT(stager_next(seats[0].stream, 0, &batch), -STAGER_DEADLINE_EXCEEDED);
+    }
+    CHECK_INT(rc, 0);
+    state_of(seats[1].stream, second);
+    const char *states[] = {first, second};
+    if (stager_merge_states(states, 2, merged, sizeof(merged)) < 0)
+        FAIL("merge: %s", stager_error_text(NULL));
+    stager_close(seats[0].stream);
+    stager_close(seats[1].stream);
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "a", merged), .got = got};
+    share(seats, 1, 40);
+    fixture_expect_code(seats[0].stream, STAGER_OUT_OF_RANGE, "end of pass");
+    end(&fixture, seats, 1);
+}
+
+static void ranks_go_on_in_step(void)
+{
+    struct fixture fixture;
+    struct seat seats[3];
+    begin(&fixture, "num_clients: 3, delivery: round_robin", seats, 3);
+    for (int round = 0; round < 12; round++) {
+        for (size_t k = 0; k < 3; k++)
+            CHECK_INT(take(seats, 3, k), 3 * round + (int)k);
+        if (round % 4 == 3)
+            kill_and_restart(&fixture);
+    }
+    end(&fixture, seats, 3);
+}
+
+static void each_client_of_a_broadcast_goes_on_at_its_own_place(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    int64_t next[2] = {0, 0};
+    begin(&fixture, "num_clients: 2, delivery: broadcast, capacity: 8", seats, 2);
+    for (int kills = 0; kills < 3; kills++) {
+        for (int i = 0; i < 6; i++)
+            CHECK_INT(take(seats, 2, 0), next[0]++);
+        for (int i = 0; i < 2; i++)
+            CHECK_INT(take(seats, 2, 1), next[1]++);
+        kill_and_restart(&fixture);
+    }
+    end(&fixture, seats, 2);
+}
+
+/* ---- whom stagerd waits for ---- */
+
+static bool is_reconnecting(const struct fixture_status *status, void *arg)
+{
+    return strcmp(status->state, "reconnecting") == 0 && status->n_clients == 2 &&
+           strcmp(status->clients[0].state, status->clients[1].state) != 0;
+}
+
+static void waiter_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct seat seat = {.stream = open_stream(fixture, "c", NULL)};
+    trainer_send(fd, 1);
+    trainer_send(fd, take(&seat, 1, 0));
+    trainer_recv(fd);
+    stager_close(seat.stream);
+}
+
+static void another_client_waits_for_those_that_reconnect(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    struct trainer trainer;
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 3", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 8);
+    kill_and_restart(&fixture);
+    wait_for_end(&seats[0]);
+    trainer_start(&trainer, waiter_body, &fixture, NULL);
+    int64_t until = now_millis() + 300; /* a comes, and waits for b */
+    while (now_millis() < until)
+        (void)look(&seats[0], 10);
+    fixture_wait(&fixture, "p", fixture_millis(10000), is_reconnecting, NULL);
+    uint32_t n = count(got);
+    share(seats, 2, n + 4);
+    CHECK_INT(trainer_recv(trainer.fd), 1);
+    int64_t value = trainer_recv(trainer.fd); /* it shares in what is left */
+    CHECK(!got[value]);
+    trainer_send(trainer.fd, 1);
+    trainer_join(&trainer);
+    end(&fixture, seats, 2);
+}
+
+static void a_client_that_comes_too_late_has_lost_its_batches(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 2, start_timeout_millis: 1, reconnect_grace_millis: 1",
+          seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 12);
+    kill_and_restart(&fixture);
+    seats[0].got = NULL; /* it gets those of b, too */
+    wait_for_end(&seats[0]);
+    seats[0].first = seats[0].n;
+    (void)take(seats, 1, 0); /* after five seconds, without b */
+    expect_end(&seats[1], STAGER_ABORTED, "b came back too late");
+    end(&fixture, seats, 2);
+}
+
+static void a_late_client_of_a_broadcast_loses_nothing(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    begin(&fixture,
+          "num_clients: 2, delivery: broadcast, capacity: 4, reconnect_grace_millis: 1",
+          seats, 2);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(take(seats, 2, 0), i);
+        CHECK_INT(take(seats, 2, 1), i);
+    }
+    kill_and_restart(&fixture);
+    for (int i = 3; i < 20; i++)
+        CHECK_INT(take(seats, 1, 0), i);
+    for (int i = 3; i < 20; i++)
+        CHECK_INT(take(&seats[1], 1, 0), i);
+    end(&fixture, seats, 2);
+}
+
+static void a_client_that_never_reconnects_is_not_waited_for(void)
+{
+    struct fixture fixture;
+    struct seat seats[1];
+    begin(&fixture, "num_clients: 2, delivery: broadcast, capacity: 4", seats, 1);
+    struct stager_stream *never = fixture_open(&fixture, "p", "never", 1);
+    CHECK_INT(take(seats, 1, 0), 0);
+    fixture_expect_value(never, 0);
+    kill_and_restart(&fixture);
+    int64_t began = now_millis();
+    for (int i = 1; i < 10; i++)
+        CHECK_INT(take(seats, 1, 0), i);
+    CHECK(now_millis() - began < fixture_millis(4000));
+    struct stager_batch *batch;
+    int rc;
+    while ((rc = stager_next(never, 1000, &batch)) == 0)
+        stager_release(batch);
+    CHECK_INT(rc, -STAGER_UNAVAILABLE);
+    stager_close(never);
+    end(&fixture, seats, 1);
+}
+
+static void a_stream_that_was_closed_meanwhile_is_not_waited_for(void)
+{
+    struct fixture fixture;
+    struct seat seats[1];
+    begin(&fixture, "num_clients: 1", seats, 1);
+    CHECK_INT(take(seats, 1, 0), 0);
+    fixture_kill(&fixture);
+    stager_close(seats[0].stream);
+    fixture_restart(&fixture);
+    int64_t began = now_millis();
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "a", NULL)};
+    CHECK_INT(take(seats, 1, 0), 0); /* a run from the start */
+    CHECK(now_millis() - began < fixture_millis(4000));
+    end(&fixture, seats, 1);
+}
+
+static void a_second_kill_while_clients_reconnect_changes_nothing(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 2", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 10);
+    for (int kills = 0; kills < 3; kills++) {
+        kill_and_restart(&fixture);
+        int64_t until = now_millis() + 300; /* a comes, and waits for b */
+        while (now_millis() < until)
+            (void)look(&seats[0], 10);
+    }
+    share(seats, 2, 40);
+    end(&fixture, seats, 2);
+}
+
+/* ---- runs that cannot go on ---- */
+
+static void record_path(const struct fixture *fixture, char path[256])
+{
+    snprintf(path, 256, "%s/runs/p", fixture->runtime);
+}
+
+static void a_damaged_record_ends_the_streams(void)
+{
+    struct fixture fixture;
+    struct seat seats[1];
+    struct stat st;
+    char path[256], byte;
+    begin(&fixture, "num_clients: 1", seats, 1);
+    CHECK_INT(take(seats, 1, 0), 0);
+    record_path(&fixture, path);
+    CHECK_INT(stat(path, &st), 0);
+    CHECK_INT(st.st_mode & 0777, 0600);
+    fixture_kill(&fixture);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, 30) == 1);
+    byte ^= 1;
+    CHECK(pwrite(fd, &byte, 1, 30) == 1);
+    close(fd);
+    fixture_restart(&fixture);
+    fixture_wait_log(&fixture, "not a record of a run");
+    expect_end(&seats[0], STAGER_ABORTED, "is not there any more");
+    CHECK(stat(path, &st) < 0);
+    end(&fixture, seats, 1);
+}
+
+static void a_record_goes_with_the_last_client_and_with_the_pipeline(void)
+{
+    struct fixture fixture;
+    struct seat seats[1];
+    struct stat st;
+    char path[256];
+    begin(&fixture, "num_clients: 1", seats, 1);
+    record_path(&fixture, path);
+    CHECK_INT(stat(path, &st), 0);
+    stager_close(seats[0].stream);
+    int64_t until = now_millis() + fixture_millis(10000);
+    while (stat(path, &st) == 0 && now_millis() < until)
+        usleep(1000);
+    CHECK(stat(path, &st) < 0);
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "a", NULL)};
+    CHECK_INT(stat(path, &st), 0);
+    fixture_apply_range(&fixture, 41, "num_clients: 1");
+    CHECK(stat(path, &st) < 0);
+    end(&fixture, seats, 1);
+}
+
+static void a_pipeline_that_was_replaced_meanwhile_ends_the_streams(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 2", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 8);
+    kill_and_restart(&fixture);
+    wait_for_end(&seats[0]);
+    fixture_apply_range(&fixture, 50, "num_clients: 2");
+    expect_end(&seats[0], STAGER_ABORTED, "stagerd was started again");
+    expect_end(&seats[1], STAGER_ABORTED, "stagerd was started again");
+    end(&fixture, seats, 2);
+}
+
+static void other_body(struct fixture *fixture, int fd, void *arg)
+{
+    struct stager_stream *stream = open_stream(fixture, "a", NULL);
+    trainer_send(fd, 1);
+    trainer_recv(fd);
+    stager_close(stream);
+}
+
+static void a_later_attempt_fences_a_stream_that_reconnects(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    struct trainer other;
+    begin(&fixture,
+          "num_clients: 2, delivery: broadcast, capacity: 4, reconnect_grace_millis: 1",
+          seats, 2);
+    CHECK_INT(take(seats, 2, 0), 0);
+    CHECK_INT(take(seats, 2, 1), 0);
+    kill_and_restart(&fixture);
+    for (int i = 1; i < 4; i++)
+        CHECK_INT(take(&seats[1], 1, 0), i);
+    trainer_start(&other, other_body, &fixture, NULL);
+    CHECK_INT(trainer_recv(other.fd), 1);
+    expect_end(&seats[0], STAGER_FAILED_PRECONDITION, "another trainer has taken over");
+    trainer_send(other.fd, 1);
+    trainer_join(&other);
+    end(&fixture, seats, 2);
+}
+
+static const struct stg_test tests[] = {
+    TEST_SLOW(states_of_before_and_after_a_restart_merge, 60),
+    TEST_SLOW(a_step_may_have_a_restart_in_it, 60),
+    TEST_SLOW(ranks_go_on_in_step, 60),
+    TEST_SLOW(each_client_of_a_broadcast_goes_on_at_its_own_place, 60),
+    TEST_SLOW(another_client_waits_for_those_that_reconnect, 60),
+    TEST_SLOW(a_client_that_comes_too_late_has_lost_its_batches, 60),
+    TEST_SLOW(a_late_client_of_a_broadcast_loses_nothing, 60),
+    TEST_SLOW(a_client_that_never_reconnects_is_not_waited_for, 60),
+    TEST_SLOW(a_stream_that_was_closed_meanwhile_is_not_waited_for, 60),
+    TEST_SLOW(a_second_kill_while_clients_reconnect_changes_nothing, 60),
+    TEST_SLOW(a_damaged_record_ends_the_streams, 60),
+    TEST_SLOW(a_record_goes_with_the_last_client_and_with_the_pipeline, 60),
+    TEST_SLOW(a_pipeline_that_was_replaced_meanwhile_ends_the_streams, 60),
+    TEST_SLOW(a_later_attempt_fences_a_stream_that_reconnects, 60),
+};
+TEST_MAIN(tests)
