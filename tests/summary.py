@@ -8,8 +8,9 @@
 
 A C test executable counts its own cases and prints such a line last: its cases are counted. Any
 other test counts as one. The output of what failed is shown. Exit status 1 when anything failed,
-or when no test ran. --again, as root, runs the tests that the last run skipped because they need it. --add sums the last lines of logs that this script, or another that ends
-alike, wrote.
+or when no test ran. --again, as root, runs the tests that the last run skipped because they need it.
+--add sums the last lines of logs that this script, or another that ends alike, wrote. Environment:
+STG_TEST_SLOW multiplies the limits of time of meson and of the tests.
 """
 import json
 import os
@@ -67,7 +68,8 @@ def run_meson(build, arguments):
         os.remove(log)
     # Many tests wait more than they compute.
     os.environ.setdefault("MESON_TESTTHREADS", str((os.cpu_count() or 1) + 1))
-    status = subprocess.run(["meson", "test", "-C", build, *arguments]).returncode
+    slow = ["--timeout-multiplier", os.environ.get("STG_TEST_SLOW") or "1"]
+    status = subprocess.run(["meson", "test", "-C", build, *slow, *arguments]).returncode
     if not os.path.exists(log):
         return [], status
     with open(log, encoding="utf-8") as file:
