@@ -182,8 +182,8 @@ struct stager_options {
     const char *state;
     uint32_t rank;       /* under round_robin: which batch of each round this client gets,
                             from 0; only with world_size */
-    uint32_t world_size; /* num_clients of the pipeline, if each client names its rank; 0:
-                            ranks are the order of joining */
+    uint32_t world_size; /* num_clients of the pipeline, if each client names its rank, or
+                            if num_clients is auto; 0: ranks are the order of joining */
     /* "approximate": states are allowed where they are not exact, because batches depend
      * on timing. "tag:NAME": begins at the commit with that tag; "current": at the last
      * commit, or at the start if there is none; "start": at the start of the first pass,

@@ -133,6 +133,8 @@ struct stg_feed {
 #define STG_CODE_BIT(code) (UINT32_C(1) << (code))
 
 /* Parameters and names of tf.staged (docs/pipeline.md). */
+#define STG_MAX_NUM_CLIENTS 1024
+
 struct stg_staged {
     const struct stg_feature *features;
     size_t n_features;
@@ -140,7 +142,8 @@ struct stg_staged {
                               absent, "" until stg_composite_staged sets it */
     uint32_t capacity;     /* 0: auto, found by measurement */
     uint32_t num_threads;  /* 0: auto */
-    uint32_t num_clients;
+    uint32_t num_clients;  /* auto: of the last run, at first 1 */
+    bool num_clients_auto; /* world_size of the first client of a run */
     uint64_t timeout_millis;
     enum stg_delivery delivery;
     uint64_t max_batch_bytes; /* 0: inferred, or the share divided by the number of

@@ -61,8 +61,8 @@ def train(name: str, runtime_dir: str, folder: str, data: str, crashes: bool) ->
     rank, n_ranks = dist.get_rank(), dist.get_world_size()
     crash_at = CRASHES[int(os.environ["TORCHELASTIC_RESTART_COUNT"])] if crashes and rank == 1 else -1
     if rank == 0:
-        stager.apply(criteo.pipeline(data, BATCH_SIZE, name=name, num_clients=n_ranks, delivery="round_robin"),
-                     runtime_dir=runtime_dir, replace=True)
+        stager.apply(criteo.pipeline(data, BATCH_SIZE, name=name, num_clients="auto", delivery="round_robin"),
+                     runtime_dir=runtime_dir)
     dist.barrier()
     torch.manual_seed(1)
     model, seen = Model(), torch.zeros(1, dtype=torch.int64)

@@ -572,11 +572,16 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "compute_device %d is not known to this release",
                        from->compute_device);
+    if (from->num_clients == 0 && from->keep_warm)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "staged: num_clients: auto is known when the first client opens, "
+                       "and keep_warm: true needs it before: write the number");
     spec->staged = (struct stg_staged){
         .structure = "",
         .capacity = from->capacity,
         .num_threads = from->num_threads,
-        .num_clients = from->num_clients,
+        .num_clients = from->num_clients != 0 ? from->num_clients : 1,
+        .num_clients_auto = from->num_clients == 0,
         .timeout_millis = from->timeout_millis,
         .delivery = (enum stg_delivery)from->delivery,
         .max_batch_bytes = from->max_batch_bytes,

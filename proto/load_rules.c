@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/spec.h"
 #include "proto/load_read.h"
 
 /* Ten years: more is a slip of the pen, and fits nanoseconds. */
@@ -67,7 +68,7 @@ static const struct {
     {&stager__py_function__descriptor, "max_output_bytes", {1, 1ll << 40}},
     {&stager__staged__descriptor, "capacity", {1, 65536}},
     {&stager__staged__descriptor, "num_threads", {1, 256}},
-    {&stager__staged__descriptor, "num_clients", {1, 1024}},
+    {&stager__staged__descriptor, "num_clients", {1, STG_MAX_NUM_CLIENTS}},
     {&stager__staged__descriptor, "timeout_millis", {1, MAX_MILLIS}},
     {&stager__staged__descriptor, "lease_timeout_millis", {0, MAX_MILLIS}},
     {&stager__staged__descriptor, "start_timeout_millis", {1, MAX_MILLIS}},
@@ -102,7 +103,7 @@ struct stg_read_range stg_read_range_of(const ProtobufCFieldDescriptor *field,
     }
 }
 
-/* Numbers that may be found by measurement. */
+/* Numbers that may be found by measurement, or from the first client. */
 static const struct {
     const ProtobufCMessageDescriptor *type;
     const char *field;
@@ -112,6 +113,7 @@ static const struct {
     {&stager__interleave__descriptor, "num_parallel_calls", -1},
     {&stager__staged__descriptor, "capacity", 0},
     {&stager__staged__descriptor, "num_threads", 0},
+    {&stager__staged__descriptor, "num_clients", 0},
 };
 
 bool stg_read_auto_of(const ProtobufCFieldDescriptor *field,

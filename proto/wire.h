@@ -203,7 +203,7 @@ struct stg_pipeline_status {
     uint64_t warming_generation; /* that fills its buffer; 0: none */
     uint64_t warming_buffered;   /* its items that are ready */
     const char *commit_problem;  /* why the last commit could not be written; "" */
-    bool capacity_auto, num_threads_auto;
+    bool capacity_auto, num_threads_auto, num_clients_auto;
     uint32_t max_capacity, max_num_threads; /* upper limits for auto */
     const struct stg_tuned *tuned;          /* oldest first */
     size_t n_tuned;

@@ -19,8 +19,8 @@
         F(feed_version), F(incomplete_rounds), F(container_tables), F(container_caches), \
         F(container_bytes), F(workers), F(worker_calls), F(workers_lost), F(pipeline),   \
         F(partition), F(own_partitions), F(gpu_copies), F(capacity_auto),                \
-        F(num_threads_auto), F(max_capacity), F(max_num_threads), F(warming_generation), \
-        F(warming_buffered)
+        F(num_threads_auto), F(num_clients_auto), F(max_capacity), F(max_num_threads),   \
+        F(warming_generation), F(warming_buffered)
 #define CLIENT_TEXTS(F) F(client_id), F(program), F(state), F(last_error)
 #define CLIENT_NUMBERS(F)                                                                \
     F(pid), F(uid), F(max_in_flight), F(held), F(assigned), F(taken), F(released),       \

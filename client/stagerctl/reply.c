@@ -304,6 +304,8 @@ static void tuned_json(struct stg_json_writer *json,
         stg_json_string(json, "capacity");
     if (status->num_threads_auto)
         stg_json_string(json, "num_threads");
+    if (status->num_clients_auto)
+        stg_json_string(json, "num_clients");
     stg_json_array_end(json);
     stg_json_key(json, "tuned");
     stg_json_array_begin(json);

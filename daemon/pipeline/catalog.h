@@ -181,6 +181,7 @@ struct stg_wanted {
     bool private_run;
     bool warm; /* there is no client yet: the run fills its buffer for the first one */
     uint32_t max_in_flight;
+    uint32_t world_size;           /* as stager_options.world_size */
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;
     const char *name; /* the client_id if the user chose it; or NULL */

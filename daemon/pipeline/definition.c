@@ -542,6 +542,27 @@ uint64_t stg_definition_batch_rows(const struct stg_definition *definition)
     return 1;
 }
 
+uint32_t stg_definition_num_clients(const struct stg_definition *definition,
+                                    uint32_t world_size)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    if (!staged->num_clients_auto)
+        return staged->num_clients;
+    return world_size != 0 ? world_size : 1;
+}
+
+int stg_definition_begin_run(struct stg_definition *definition, uint32_t world_size,
+                             struct stg_err *err)
+{
+    uint32_t n = stg_definition_num_clients(definition, world_size);
+    if (n > STG_MAX_NUM_CLIENTS)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "world_size %u: a pipeline has at most %d clients", n,
+                       STG_MAX_NUM_CLIENTS);
+    definition->spec->staged.num_clients = n;
+    return 0;
+}
+
 struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,
                                            uint32_t num_clients, uint32_t max_in_flight,
                                            uint64_t default_bytes)

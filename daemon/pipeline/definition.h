@@ -53,6 +53,17 @@ void stg_definition_unref(struct stg_definition *definition); /* NULL is allowed
  */
 uint64_t stg_definition_batch_rows(const struct stg_definition *definition);
 
+/* With num_clients: auto, sets the number of clients of the run that begins: world_size
+ * of its first client, or 1 if that is 0. INVALID_ARGUMENT: it is more than a pipeline
+ * may have. */
+int stg_definition_begin_run(struct stg_definition *definition, uint32_t world_size,
+                             struct stg_err *err);
+
+/* Returns the number of clients of a run that a client with this world_size is part of.
+ */
+uint32_t stg_definition_num_clients(const struct stg_definition *definition,
+                                    uint32_t world_size);
+
 /* Returns the inputs of the memory plan for num_clients clients. Borrows the definition.
  */
 struct stg_plan_asked stg_definition_asked(const struct stg_definition *definition,

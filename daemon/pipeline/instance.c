@@ -487,6 +487,11 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     bool private_run = wanted->private_run;
     uint32_t max_in_flight = wanted->max_in_flight;
     struct stg_definition *definition = pipeline->definition;
+    int rc = private_run || wanted->resumes
+                 ? 0
+                 : stg_definition_begin_run(definition, wanted->world_size, err);
+    if (rc < 0)
+        return rc;
     uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
     enum stg_audit_kind audit = definition->spec->staged.audit;
     bool audits = (!private_run || wanted->is_apart) && audit != STG_AUDIT_NONE;
@@ -494,7 +499,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     struct stg_plan_asked asked = stg_definition_asked(
         definition, num_clients, max_in_flight < 2 ? 2 : max_in_flight,
         catalog->settings->default_pipeline_memory);
-    int rc = stg_stage_plan(&asked, &plan, err);
+    rc = stg_stage_plan(&asked, &plan, err);
     if (rc < 0)
         return rc;
     struct stg_instance *instance = calloc(1, sizeof(*instance));

@@ -9,9 +9,9 @@
 static bool is_shared(const struct stg_request *request,
                       const struct stg_definition *definition)
 {
-    const struct stg_staged *staged = &definition->spec->staged;
-    return !request->private_run && staged->delivery == STG_DELIVERY_SPLIT &&
-           staged->num_clients > 1;
+    return !request->private_run &&
+           definition->spec->staged.delivery == STG_DELIVERY_SPLIT &&
+           stg_definition_num_clients(definition, request->world_size) > 1;
 }
 
 /* Part of a staged batch was taken, by slices: the client drops that part of the first
@@ -20,9 +20,10 @@ static int place_rows(const struct stg_request *request,
                       const struct stg_definition *definition, struct stg_state *state,
                       struct stg_err *err)
 {
-    const struct stg_staged *staged = &definition->spec->staged;
-    bool rounds = staged->delivery == STG_DELIVERY_ROUND_ROBIN && !request->private_run;
-    uint64_t ranks = rounds ? staged->num_clients : 1;
+    bool rounds = definition->spec->staged.delivery == STG_DELIVERY_ROUND_ROBIN &&
+                  !request->private_run;
+    uint64_t ranks =
+        rounds ? stg_definition_num_clients(definition, request->world_size) : 1;
     if (state->rows == 0)
         return 0;
     if (ranks != state->ranks)

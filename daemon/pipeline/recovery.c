@@ -192,8 +192,11 @@ static bool has_living(const struct stg_run_record *record)
 static int gather(struct stg_pipeline *pipeline, struct stg_run_record *record,
                   struct stg_err *err)
 {
-    const struct stg_definition *definition = pipeline->definition;
+    struct stg_definition *definition = pipeline->definition;
     const struct stg_staged *staged = &definition->spec->staged;
+    int rc = stg_definition_begin_run(definition, record->num_clients, err);
+    if (rc < 0)
+        return rc;
     struct stg_gathering_rules rules = {.delivery = staged->delivery,
                                         .num_clients = staged->num_clients,
                                         .batch_size =

@@ -147,6 +147,7 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->capacity_auto = staged->capacity == 0;
     ret->num_threads_auto = staged->num_threads == 0;
     ret->num_clients = staged->num_clients;
+    ret->num_clients_auto = staged->num_clients_auto;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
     ret->pipeline = pipeline->id;
     ret->commit_problem = stg_journal_problem(pipeline->journal);

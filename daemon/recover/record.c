@@ -69,10 +69,11 @@ static void write_head(FILE *file, const struct stg_run_record *record)
     fprintf(file, MAGIC " %d %s %s %" PRIu64 " %016" PRIx64 "\n", STG_RUN_RECORD_VERSION,
             record->boot, record->name, record->generation, record->fingerprint);
     fprintf(file,
-            "run %016" PRIx64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %u %d %d %zu %zu\n",
-            record->run, record->attempt, record->pass, record->numbers_pass,
-            record->consumers, record->has_begun, record->is_full, record->n_vacant,
-            record->n_members);
+            "run %016" PRIx64 " %" PRIu64 " %u %" PRIu64 " %" PRIu64
+            " %u %d %d %zu %zu\n",
+            record->run, record->attempt, record->num_clients, record->pass,
+            record->numbers_pass, record->consumers, record->has_begun, record->is_full,
+            record->n_vacant, record->n_members);
     fprintf(file, "left =%s\n", record->left);
 }
 
@@ -165,10 +166,12 @@ static int read_run(struct reader *r, struct stg_run_record *ret)
     char *line = take_line(r, "run");
     if (line == NULL ||
         sscanf(line,
-               "%" SCNx64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu32
+               "%" SCNx64 " %" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu32
                " %d %d %zu %zu",
-               &ret->run, &ret->attempt, &ret->pass, &ret->numbers_pass, &ret->consumers,
-               &has_begun, &is_full, &ret->n_vacant, &ret->n_members) != 9)
+               &ret->run, &ret->attempt, &ret->num_clients, &ret->pass,
+               &ret->numbers_pass, &ret->consumers, &has_begun, &is_full, &ret->n_vacant,
+               &ret->n_members) != 10 ||
+        ret->num_clients == 0)
         return refuse(r, "the line of the run is incomplete");
     ret->has_begun = has_begun != 0;
     ret->is_full = is_full != 0;

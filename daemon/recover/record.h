@@ -36,8 +36,9 @@ struct stg_run_record {
     char boot[STG_RUN_BOOT_BYTES]; /* of the machine */
     char name[65];                 /* of the pipeline */
     uint64_t generation, fingerprint;
-    uint64_t run;          /* run_id of the run that began it; a restart keeps it */
-    uint64_t attempt;      /* the newest of the pipeline */
+    uint64_t run;     /* run_id of the run that began it; a restart keeps it */
+    uint64_t attempt; /* the newest of the pipeline */
+    uint32_t num_clients;
     uint64_t pass;         /* the current one, or the next one */
     uint64_t numbers_pass; /* that the rest is of */
     uint32_t consumers;    /* numbers of a split */

@@ -221,6 +221,11 @@ static int apply(struct stg_session *session, const struct stg_request *request,
                                       .name = request->name,
                                       .replace = how_to_replace(request),
                                       .reply = &probing->reply};
+    if (request->warm && definition->spec->staged.num_clients_auto)
+        return stg_err(
+            err, -STAGER_FAILED_PRECONDITION,
+            "--warm fills a buffer before the first client, which num_clients: "
+            "auto asks: write the number, or apply without --warm");
     if (request->warm)
         return stg_warming_begin(session, &warm, err);
     stg_probing_hold(probing);

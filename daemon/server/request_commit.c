@@ -18,10 +18,12 @@
 
 /* ---- lanes ---- */
 
+/* num_clients: auto: the lanes do not depend on the number of ranks. */
 static bool has_clients_apart(const struct stg_definition *definition)
 {
     const struct stg_staged *staged = &definition->spec->staged;
-    return staged->delivery == STG_DELIVERY_BROADCAST && staged->num_clients > 1;
+    return staged->delivery == STG_DELIVERY_BROADCAST &&
+           (staged->num_clients > 1 || staged->num_clients_auto);
 }
 
 /* Returns the lane of the commits of the client of an open; NULL: it has none, and the

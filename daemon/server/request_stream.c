@@ -466,6 +466,7 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
     struct stg_wanted wanted = {
         .private_run = request->private_run,
         .max_in_flight = request->max_in_flight,
+        .world_size = request->world_size,
         .state = request->state != NULL ? &state : NULL,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
         .name = request->named ? request->client_id : NULL};

@@ -93,6 +93,7 @@ int stg_stage_note_run(struct stg_stage *stage, const struct stg_client *joining
     const struct stg_state *origin = stg_stage_origin(stage);
     pthread_mutex_lock(&stage->lock);
     ret->run = stg_stage_run_id(&stage->config);
+    ret->num_clients = stage->config.num_clients;
     ret->pass = stage->pass.n_ended;
     ret->numbers_pass = stage->members.n_passes;
     ret->consumers = stage->members.n_consumers;

@@ -298,13 +298,15 @@ static void the_error_for_a_number_out_of_range_names_the_range(void)
         {STEPS "staged: {num_threads: automatic}\n",
          "p:2:23: staged.num_threads: found automatic; expected an integer from 1 to "
          "256, or auto"},
-        {STEPS "staged: {num_clients: auto}\n",
-         "p:2:23: staged.num_clients: found auto; expected an integer from 1 to 1024"},
+        {STEPS "staged: {num_clients: auto, keep_warm: true}\n",
+         "p: staged: num_clients: auto is known when the first client opens, and "
+         "keep_warm: true needs it before: write the number"},
         {STEPS "staged: {num_threads: 257}\n",
          "p:2:23: staged.num_threads: found 257; expected an integer from 1 to 256, or "
          "auto"},
         {STEPS "staged: {num_clients: 1025}\n",
-         "p:2:23: staged.num_clients: found 1025; expected an integer from 1 to 1024"},
+         "p:2:23: staged.num_clients: found 1025; expected an integer from 1 to 1024, or "
+         "auto"},
         {STEPS "staged: {timeout_millis: 0}\n",
          "p:2:26: staged.timeout_millis: found 0; expected an integer from 1 to "
          "315360000000"},

@@ -235,8 +235,8 @@ class Restart(case.Case):
     def test_split_of_three_with_names(self):
         self.check_split_of_three("split, 3 clients with names", client_id="trainer-{}")
 
-    def check_round_robin(self, n_ranks):
-        name = self.make(delivery="round_robin", num_clients=n_ranks)
+    def check_round_robin(self, n_ranks, num_clients):
+        name = self.make(delivery="round_robin", num_clients=num_clients)
         n_passes = n_ranks * self.N_PASSES
         for rank in range(n_ranks):
             self.train(name, n_passes, rank=rank, world_size=n_ranks)
@@ -247,10 +247,10 @@ class Restart(case.Case):
             self.assertEqual(trainer.batches, want[rank::n_ranks])
 
     def test_round_robin_of_two(self):
-        self.check_round_robin(2)
+        self.check_round_robin(2, 2)
 
     def test_round_robin_of_three(self):
-        self.check_round_robin(3)
+        self.check_round_robin(3, "auto")
 
     def test_broadcast(self):
         name = self.make(delivery="broadcast", num_clients=2, capacity=4)

@@ -545,6 +545,44 @@ class Deliveries(Case):
             for rank in ranks:
                 rank.close()
 
+    def test_num_clients_auto_is_the_world_size_of_the_first_client(self):
+        every = self.steps([stager.open(self.numbers_of("one", 48, "split", 1))], 24)
+        name = self.numbers_of("auto", 48, "round_robin", "auto")
+        state, taken = None, 0
+        for n in (2, 1, 4, 2):
+            ranks = self.ranks(name, n, state=state)
+            self.assertEqual(self.steps(ranks, 4 // n), every[taken:taken + 4])
+            self.assertEqual(stager.status(name)["num_clients"], n)
+            state, taken = ranks[-1].state_dict(), taken + 4
+            if n == 4:
+                with self.assertRaisesRegex(stager.InvalidArgumentError, "world_size 2: pipeline auto has num_clients 4"):
+                    stager.open(name, client_id="other", rank=0, world_size=2)
+            for rank in ranks:
+                rank.close()
+        self.assertEqual(stager.status(name)["generation"], 1)
+
+    def test_num_clients_auto_of_each_delivery(self):
+        for delivery in ("split", "broadcast"):
+            name = self.numbers_of(f"auto-{delivery}", 48, delivery, "auto", reconnect_grace_millis=0)
+            first = stager.open(name, client_id="a", rank=0, world_size=2)
+            second = stager.open(name, client_id="b", rank=1, world_size=2)
+            with self.assertRaisesRegex(stager.ResourceExhaustedError, "num_clients 2"):
+                stager.open(name, client_id="c", rank=0, world_size=2)
+            first.close()
+            second.close()
+            with stager.open(name) as alone:
+                self.assertEqual(stager.status(name)["num_clients"], 1)
+                self.assertEqual(sum(batch.info.n_rows for batch in alone), 48)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "at most 1024 clients"):
+            stager.open(name, rank=0, world_size=1025)
+
+    def test_num_clients_auto_has_no_buffer_before_its_first_client(self):
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "keep_warm: true needs it before"):
+            self.numbers_of("warm", 48, "split", "auto", keep_warm=True)
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "num_clients: auto asks"):
+            stager.apply(json.dumps({"name": "warm", "dataset": [{"range": {"stop": 8}}],
+                                     "staged": {"num_clients": "auto"}}), warm=True)
+
     def test_a_restart_of_all_ranks_needs_no_delete(self):
         name = self.numbers_of("again", 48, "round_robin", 2)
         ranks = self.ranks(name, 2)

@@ -557,7 +557,7 @@ def _codes(types: Sequence[Any]) -> List[Union[str, int]]:
 
 
 def staged(features: Any, feed_dict: Optional[Dict[Any, Any]] = None, capacity: int = 1,
-           num_threads: int = 1, num_clients: int = 1, timeout_millis: int = 300000,
+           num_threads: int = 1, num_clients: Union[int, str] = 1, timeout_millis: int = 300000,
            closed_exception_types: Optional[Sequence[Any]] = None,
            ignored_exception_types: Optional[Sequence[Any]] = None,
            use_stage_subgraph_thread_pool: bool = False, stage_subgraph_thread_pool_id: int = 0,

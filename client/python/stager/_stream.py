@@ -274,8 +274,11 @@ class Stream:
             raise InvalidArgumentError(f"rank {self.rank} of world_size {self.world_size}")
         if self._private_run:
             return self.world_size if is_given else 0
-        num_clients = int(_admin.status(self.name, runtime_dir=self.runtime_dir)["num_clients"])
+        status = _admin.status(self.name, runtime_dir=self.runtime_dir)
+        num_clients = int(status["num_clients"])
         here = None if is_given else _from_environment("LOCAL_WORLD_SIZE", None)
+        if "num_clients" in status["auto"]:
+            return here or self.world_size
         if num_clients in (self.world_size, here) and num_clients > 1:
             return num_clients
         if num_clients == 1 and not is_given:

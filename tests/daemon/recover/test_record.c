@@ -22,6 +22,7 @@ static struct stg_run_record *make_record(void)
                                       .fingerprint = UINT64_C(0xfedcba9876543210),
                                       .run = 12345,
                                       .attempt = 9,
+                                      .num_clients = N_MEMBERS,
                                       .pass = 4,
                                       .numbers_pass = 3,
                                       .consumers = 5,
@@ -107,6 +108,7 @@ static void a_record_is_read_as_it_was_written(void)
     CHECK_INT(got->n_vacant, 2);
     CHECK(got->vacant[0] == 4 && got->vacant[1] == 2);
     CHECK_INT(got->n_members, N_MEMBERS);
+    CHECK_INT(got->num_clients, N_MEMBERS);
     for (size_t i = 0; i < N_MEMBERS; i++)
         check_member(&got->members[i], &record->members[i]);
     free(text);
@@ -121,6 +123,7 @@ static void a_record_without_members_or_origin_is_read(void)
     struct stg_run_record *got = calloc(1, sizeof(*got));
     strcpy(record->boot, "b");
     strcpy(record->name, "p");
+    record->num_clients = 1;
     size_t bytes;
     char *text = stg_run_record_write(record, &bytes);
     CHECK_OK(stg_run_record_read(text, bytes, got, &err), err);
