@@ -43,6 +43,7 @@ struct stg_journal {
     struct stg_journal_file file;
     struct stg_err unreadable; /* code 0: the file was read */
     char problem[STG_ERR_TEXT_BYTES];
+    struct stg_journal_counts counts;
     uint32_t n_notes;      /* that wait */
     bool has_note_problem; /* the last write of the audit failed, and was logged */
     struct journal_job *first, *last; /* the first one is at work if is_working */
@@ -119,6 +120,11 @@ int stg_journal_check(const struct stg_journal *journal, struct stg_err *err)
 const struct stg_commits *stg_journal_commits(const struct stg_journal *journal)
 {
     return &journal->commits;
+}
+
+struct stg_journal_counts stg_journal_count(const struct stg_journal *journal)
+{
+    return journal->counts;
 }
 
 const char *stg_journal_problem(const struct stg_journal *journal)
@@ -246,6 +252,8 @@ static void answer(struct stg_journal *journal)
     journal->first = job->next;
     if (journal->first == NULL)
         journal->last = NULL;
+    journal->counts.n_commits += job->kind == COMMIT && job->err.code == 0;
+    journal->counts.n_failed += job->kind == COMMIT && job->err.code != 0;
     if (job->kind == AUDIT)
         open_audit(journal, job);
     else if (job->done != NULL)

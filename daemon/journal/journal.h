@@ -48,6 +48,13 @@ int stg_journal_check(const struct stg_journal *journal, struct stg_err *err);
 
 const struct stg_commits *stg_journal_commits(const struct stg_journal *journal);
 
+/* Commits that clients have asked for since the start, or the apply: those that are on
+ * disk, and those that were refused or failed. */
+struct stg_journal_counts {
+    uint64_t n_commits, n_failed;
+};
+struct stg_journal_counts stg_journal_count(const struct stg_journal *journal);
+
 /* Returns why the last write failed; "": it did not. */
 const char *stg_journal_problem(const struct stg_journal *journal);
 

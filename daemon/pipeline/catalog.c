@@ -129,6 +129,7 @@ static void free_pipeline(struct stg_pipeline *pipeline)
     stg_journal_unref(pipeline->journal);
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
+    stg_totals_finish(&pipeline->totals);
     free(pipeline);
 }
 

@@ -73,6 +73,7 @@ struct stg_pipeline {
     uint64_t next_number,
         next_pass; /* at which the next instance of this generation continues */
     struct stg_pipeline_status past; /* counters of this generation's earlier instances */
+    struct stg_totals totals;        /* of instances of all generations that have ended */
     char last_error[512];            /* of them */
     struct stg_gone_list gone;       /* their clients */
     struct stg_measure *measure;     /* of the last of them; or NULL */
@@ -170,6 +171,11 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
 void stg_catalog_show_apart(const struct stg_catalog *catalog,
                             const struct stg_pipeline *pipeline, struct stg_bump *bump,
                             struct stg_pipeline_status *ret);
+
+/* Adds what the pipeline counts over all of its instances and generations, except private
+ * runs of `cat`. No number of a pipeline gets smaller while it is applied. */
+void stg_catalog_add_totals(const struct stg_catalog *catalog,
+                            const struct stg_pipeline *pipeline, struct stg_totals *ret);
 
 /* Deletes a pipeline, once a worker has removed its files. Clients get the published
  * items, then ABORTED. RESOURCE_EXHAUSTED: `done` is not called. */

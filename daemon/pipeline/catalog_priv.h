@@ -50,6 +50,10 @@ bool stg_catalog_is_of(const struct stg_instance *instance,
  * of this generation goes on with them, and status shows them without an instance. */
 void stg_catalog_keep_counts(struct stg_instance *instance);
 
+/* status.c: adds the totals of an instance that ends to those of its pipeline, also if
+ * another generation has replaced it. */
+void stg_catalog_keep_totals(const struct stg_instance *instance);
+
 /* catalog.c: finds out under which name a definition is applied, and the pipeline that
  * has it; NULL: none. PERMISSION_DENIED: it is another user's. */
 int stg_catalog_resolve(struct stg_catalog *catalog,

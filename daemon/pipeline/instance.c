@@ -271,6 +271,7 @@ static void destroyed_stage(uv_work_t *work, int status)
 static void end_instance(struct stg_instance *instance)
 {
     stg_catalog_keep_counts(instance);
+    stg_catalog_keep_totals(instance);
     end_audit(instance);
     instance->state = STG_INSTANCE_ENDING;
     instance->at_work = instance->stage;

@@ -66,6 +66,32 @@ void stg_catalog_keep_counts(struct stg_instance *instance)
     stg_bump_finish(&bump);
 }
 
+/* A candidate may never be adopted; a private run is looked at, not trained on. */
+static bool has_totals(const struct stg_instance *instance)
+{
+    return instance->stage != NULL && !instance->is_candidate &&
+           (!instance->private_run || instance->is_apart);
+}
+
+void stg_catalog_keep_totals(const struct stg_instance *instance)
+{
+    struct stg_pipeline *pipeline = instance->catalog->pipelines;
+    while (pipeline != NULL && pipeline->id != instance->pipeline_id)
+        pipeline = pipeline->next;
+    if (pipeline != NULL && has_totals(instance))
+        stg_stage_add_totals(instance->stage, &pipeline->totals);
+}
+
+void stg_catalog_add_totals(const struct stg_catalog *catalog,
+                            const struct stg_pipeline *pipeline, struct stg_totals *ret)
+{
+    stg_totals_add(ret, &pipeline->totals);
+    for (const struct stg_instance *i = catalog->instances; i != NULL; i = i->next) {
+        if (i->pipeline_id == pipeline->id && has_totals(i))
+            stg_stage_add_totals(i->stage, ret);
+    }
+}
+
 static void show_workers(struct stg_workers *workers, struct stg_pipeline_status *ret)
 {
     struct stg_workers_counts counts;

@@ -61,7 +61,9 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
     item->n_pending += !again;
     if (item->is_error)
         note_error(stage, client, extent);
-    client->wait_ns += stg_client_waits_ns(client, now);
+    uint64_t waited_ns = stg_client_waits_ns(client, now);
+    client->wait_ns += waited_ns;
+    stg_waits_add(&stg_rank_of(stage, client)->waits, waited_ns);
     client->last_given_ns = now;
     client->n_given++;
     stg_audit_delivered(stage, client, item, is_redelivered);
@@ -69,6 +71,8 @@ static void give(struct stg_stage *stage, struct stg_client *client, uint32_t ex
     client->n_redelivered += is_redelivered;
     stg_trace_client_item(stage, client, STG_SPAN_ASSIGN, item->number);
     stage->counts.n_assigned++;
+    stage->counts.n_assigned_rows += item->is_error ? 0 : item->rows;
+    stage->counts.n_assigned_bytes += item->bytes;
     stage->counts.n_redelivered += is_redelivered;
 }
 
@@ -224,6 +228,7 @@ static void acknowledge(struct stg_stage *stage, struct stg_client *client,
         return;
     assigned->acked = true;
     client->n_acknowledged++;
+    stg_rank_of(stage, client)->n_acknowledged++;
     stg_audit_acknowledged(stage, client, &stage->buffer.items[assigned->extent]);
     stg_consumer_acknowledged(stage, client, &stage->buffer.items[assigned->extent]);
     stg_item_acknowledge(&stage->buffer, assigned->extent, &stage->effects);

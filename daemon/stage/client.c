@@ -481,6 +481,8 @@ void stg_client_join(struct stg_stage *stage, struct stg_client *client)
     struct stg_err err = {0};
     int rc = check_place(stage, client, back, &err);
     stage->members.n_joining--;
+    stage->members.n_attaches++;
+    stage->members.n_reconnected += back != NULL || client->reconnects;
     if (back != NULL)
         go_on(stage, client, back);
     else

@@ -226,8 +226,11 @@ static void account_waits(struct stg_stage *stage)
     if (alone == stage->members.alone)
         return;
     uint64_t now = stg_now_ns();
-    if (stage->members.alone != NULL)
+    if (stage->members.alone != NULL) {
         stage->members.alone->daemon_wait_ns += now - stage->members.alone_ns;
+        stg_rank_of(stage, stage->members.alone)->held_up_ns +=
+            now - stage->members.alone_ns;
+    }
     stage->members.alone = alone;
     stage->members.alone_ns = now;
 }

@@ -11,6 +11,7 @@
 #include "daemon/stage/buffer.h"
 #include "daemon/stage/partition.h"
 #include "daemon/stage/stage.h"
+#include "daemon/stage/totals.h"
 
 #define STG_NO_EXTENT UINT32_MAX
 
@@ -122,10 +123,14 @@ struct stg_membership {
     uint32_t n_attached, n_away, n_joining;
     uint64_t n_changes;     /* arrivals and departures in total */
     uint64_t n_joined;      /* clients in total */
-    uint64_t n_takers_left; /* clients that left and had acknowledged items */
-    uint64_t attached_ns;   /* of clients that left, less when those came that did not */
-    uint64_t waited_ns;     /* clients slept for want of items, as far as it was seen */
-    uint32_t n_consumers;   /* split: numbers of this pass */
+    uint64_t n_attaches;    /* joins in total */
+    uint64_t n_reconnected; /* of these, joins under the name of one that was away, or
+                               after a restart of stagerd */
+    struct stg_rank_counts *ranks; /* num_clients */
+    uint64_t n_takers_left;        /* clients that left and had acknowledged items */
+    uint64_t attached_ns; /* of clients that left, less when those came that did not */
+    uint64_t waited_ns;   /* clients slept for want of items, as far as it was seen */
+    uint32_t n_consumers; /* split: numbers of this pass */
     uint32_t n_vacant; /* split: of them, those of clients that left and took nothing */
     uint32_t *vacant;  /* split: these, the highest first; room for num_clients */
     uint64_t n_passes; /* split: passes before this pass; it may have ended */

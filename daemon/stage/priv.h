@@ -25,6 +25,7 @@
 #include "daemon/stage/partition.h"
 #include "daemon/stage/policy.h"
 #include "daemon/stage/stage.h"
+#include "daemon/stage/totals.h"
 #include "ops/exec/run.h"
 
 #define STG_HOLDER_BYTES 224
@@ -158,8 +159,10 @@ struct stg_counts {
     uint64_t n_made, n_dropped, n_ignored, n_in_hand, n_discarded;
     uint64_t n_incomplete;
     uint64_t n_assigned, n_released, n_redelivered, n_evicted, n_errors, n_timeouts;
-    uint64_t published_ns;       /* when the last item was; 0: none */
-    uint64_t n_dropped_rows;     /* in the items that n_dropped counts */
+    uint64_t n_assigned_rows, n_assigned_bytes; /* of the items that n_assigned counts */
+    uint64_t published_ns;                      /* when the last item was; 0: none */
+    uint64_t n_dropped_rows;                    /* in the items that n_dropped counts */
+    uint64_t errors[STG_N_CODES];               /* of n_errors */
     uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
     uint64_t wait_ns, busy_ns, pull_ns;
     uint64_t sampled_pull_ns,
@@ -215,6 +218,15 @@ static inline bool stg_stage_holds_up(const struct stg_stage *stage,
 {
     struct stg_delivery_view view = stg_view_of(stage);
     return stage->policy->holds_up(&view, client);
+}
+
+/* Returns the counts of the client's rank. Clients of a split that are away have ranks
+ * beyond num_clients: the last one stands for these. Lock held. */
+static inline struct stg_rank_counts *stg_rank_of(struct stg_stage *stage,
+                                                  const struct stg_client *client)
+{
+    uint32_t last = stage->config.num_clients - 1;
+    return &stage->members.ranks[client->rank < last ? client->rank : last];
 }
 
 /* Something waits for a client: makes the loop look at all of them regularly. Lock held.

@@ -346,6 +346,7 @@ static void note_error(struct stg_stage *stage, uint64_t number,
                        const struct stg_err *err)
 {
     stage->counts.n_errors++;
+    stage->counts.errors[-err->code % STG_N_CODES]++;
     snprintf(stage->counts.last_error, sizeof(stage->counts.last_error),
              "%s: item %" PRIu64 ": %.400s", stg_status_name(err->code), number,
              err->text);

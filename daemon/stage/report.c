@@ -137,6 +137,76 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     stg_stage_commit(stage);
 }
 
+/* ---- for metrics ---- */
+
+static void fill_totals(const struct stg_stage *stage, uint64_t now,
+                        struct stg_totals *ret)
+{
+    const struct stg_counts *counts = &stage->counts;
+    const struct stg_buffer *buffer = &stage->buffer;
+    const struct stg_runners *runners = &stage->runners;
+    *ret = (struct stg_totals){
+        .n = {[STG_TOTAL_MADE] = counts->n_made,
+              [STG_TOTAL_PUBLISHED] = buffer->n_published,
+              [STG_TOTAL_PUBLISHED_ROWS] = buffer->n_rows,
+              [STG_TOTAL_PUBLISHED_BYTES] = buffer->n_bytes,
+              [STG_TOTAL_DELIVERED] = counts->n_assigned,
+              [STG_TOTAL_DELIVERED_ROWS] = counts->n_assigned_rows,
+              [STG_TOTAL_DELIVERED_BYTES] = counts->n_assigned_bytes,
+              [STG_TOTAL_ACKNOWLEDGED] = buffer->n_acknowledged,
+              [STG_TOTAL_RELEASED] = counts->n_released,
+              [STG_TOTAL_REDELIVERED] = counts->n_redelivered,
+              [STG_TOTAL_LOST] = buffer->n_lost,
+              [STG_TOTAL_DROPPED] = counts->n_dropped,
+              [STG_TOTAL_DROPPED_ROWS] = counts->n_dropped_rows,
+              [STG_TOTAL_IGNORED] = counts->n_ignored,
+              [STG_TOTAL_IGNORED_ELEMENTS] = counts->n_ignored_elements,
+              [STG_TOTAL_DISCARDED] = counts->n_discarded + buffer->n_discarded,
+              [STG_TOTAL_TIMEOUTS] = counts->n_timeouts,
+              [STG_TOTAL_EVICTED] = counts->n_evicted,
+              [STG_TOTAL_ATTACHED] = stage->members.n_attaches,
+              [STG_TOTAL_RECONNECTED] = stage->members.n_reconnected,
+              [STG_TOTAL_PULL_NS] = counts->pull_ns,
+              [STG_TOTAL_COMPUTE_NS] = counts->busy_ns,
+              [STG_TOTAL_CALL_NS] = counts->call_ns,
+              [STG_TOTAL_ROOM_WAIT_NS] =
+                  counts->wait_ns + runners->n_waiting * now - runners->waits_began_ns},
+    };
+    memcpy(ret->errors, counts->errors, sizeof(ret->errors));
+}
+
+/* What its clients do at this moment. */
+static void add_present(struct stg_stage *stage, uint64_t now, struct stg_totals *ret)
+{
+    const struct stg_membership *members = &stage->members;
+    for (const struct stg_client *c = members->clients; c != NULL; c = c->next) {
+        size_t rank = (size_t)(stg_rank_of(stage, c) - members->ranks);
+        if (rank >= ret->n_ranks)
+            continue;
+        ret->ranks[rank].n_held += c->n_assigned;
+        ret->ranks[rank].n_attached += c->state == STG_CLIENT_ATTACHED;
+        ret->ranks[rank].waiting_ns += stg_client_waits_ns(c, now);
+        if (c == members->alone)
+            ret->ranks[rank].held_up_ns += now - members->alone_ns;
+    }
+}
+
+void stg_stage_add_totals(struct stg_stage *stage, struct stg_totals *ret)
+{
+    struct stg_totals now_here;
+    pthread_mutex_lock(&stage->lock);
+    uint64_t now = stg_now_ns();
+    fill_totals(stage, now, &now_here);
+    if (!stage->config.private_run) {
+        now_here.ranks = stage->members.ranks;
+        now_here.n_ranks = stage->config.num_clients;
+    }
+    stg_totals_add(ret, &now_here);
+    if (!stage->config.private_run)
+        add_present(stage, now, ret);
+    pthread_mutex_unlock(&stage->lock);
+}
+
 /* ---- what a client waits for ---- */
 
 /* Clients that a text names. */

@@ -26,7 +26,9 @@ static int init_buffer(struct stg_stage *stage, struct stg_err *err)
     stage->step.max = stage->config.num_clients;
     stage->step.all = calloc(stage->step.max, sizeof(stage->step.all[0]));
     stage->members.vacant = calloc(stage->step.max, sizeof(stage->members.vacant[0]));
-    if (stage->step.all == NULL || stage->members.vacant == NULL)
+    stage->members.ranks = calloc(stage->step.max, sizeof(stage->members.ranks[0]));
+    if (stage->step.all == NULL || stage->members.vacant == NULL ||
+        stage->members.ranks == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     /* Extents that detached clients sit on come on top of those that admission counts. */
     uint32_t max_extents = (uint32_t)plan->n_extents * 2 + MAX_DETACHED;
@@ -164,6 +166,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     stg_buffer_finish(&stage->buffer);
     free(stage->step.all);
     free(stage->members.vacant);
+    free(stage->members.ranks);
     stg_taken_finish(&stage->members.left);
     stg_segment_destroy(&stage->memory.arena);
     stg_budget_give(stage->config.budget, stage->memory.budget_bytes,

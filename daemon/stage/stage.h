@@ -27,6 +27,7 @@
 #include "daemon/gpu/mirror.h"
 #include "daemon/host/memory.h"
 #include "daemon/recover/record.h"
+#include "daemon/stage/totals.h"
 #include "ops/graph/graph.h"
 #include "ops/partition/partition.h"
 #include "proto/wire.h"
@@ -351,5 +352,8 @@ void stg_stage_report(struct stg_stage *stage, const struct stg_report *report);
  * bump. */
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret);
+
+/* Adds the totals to *ret: those of ranks only of a run that all clients share. */
+void stg_stage_add_totals(struct stg_stage *stage, struct stg_totals *ret);
 
 #endif

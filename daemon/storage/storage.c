@@ -2,12 +2,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/storage/counts.h"
 #include "daemon/storage/storage.h"
 
 void stg_source_trace(struct stg_source *source, struct stg_trace *trace, const char *url)
 {
     source->url = url;
     source->trace = trace;
+}
+
+void stg_source_count(const struct stg_source *source, int64_t n)
+{
+    bool remote = source->storage->remote;
+    if (n < 0 || source->storage->open == NULL)
+        return;
+    stg_storage_count(remote ? STG_COUNT_REMOTE_READS : STG_COUNT_LOCAL_READS, 1);
+    stg_storage_count(remote ? STG_COUNT_REMOTE_BYTES : STG_COUNT_LOCAL_BYTES,
+                      (uint64_t)n);
 }
 
 void stg_source_add_span(struct stg_source *source, uint64_t began_ns, uint64_t offset,

@@ -94,12 +94,17 @@ int stg_storage_find(const char *url, const struct stg_storage **ret,
 void stg_source_trace(struct stg_source *source, struct stg_trace *trace,
                       const char *url);
 
-/* Calls storage->read, and traces it. */
+/* Counts a read of n bytes, if the source itself reads: a wrapper, which has no `open`,
+ * reads by another source. */
+void stg_source_count(const struct stg_source *source, int64_t n);
+
+/* Calls storage->read, counts it, and traces it. */
 static inline int64_t stg_source_read(struct stg_source *source, uint64_t offset,
                                       void *buf, size_t bytes, struct stg_err *err)
 {
     uint64_t began = stg_trace_begin(source->trace);
     int64_t n = source->storage->read(source, offset, buf, bytes, err);
+    stg_source_count(source, n);
     if (began != 0)
         stg_source_add_span(source, began, offset, n);
     return n;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "daemon/storage/counts.h"
 #include "daemon/storage/http/sigv4.h"
 #include "daemon/storage/storage.h"
 
@@ -347,6 +348,7 @@ static bool try_again(struct stg_fetch *fetch, unsigned retries)
         return false;
     }
     fetch->due_ns = stg_now_ns() + delay_ms(fetch) * 1000000u;
+    stg_storage_count(STG_COUNT_REMOTE_RETRIES, 1);
     return true;
 }
 

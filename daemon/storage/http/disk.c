@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "daemon/storage/counts.h"
 #include "daemon/storage/local/folder.h"
 #include "ops/base/hash.h"
 
@@ -117,6 +118,8 @@ static bool get(const char *url, const struct stg_version *version, uint64_t beg
     bool good = get_by(key, dir, buf, bytes);
     free(key.text);
     close(dir);
+    if (version != NULL)
+        stg_storage_count(good ? STG_COUNT_CACHE_HITS : STG_COUNT_CACHE_MISSES, 1);
     return good;
 }
 
