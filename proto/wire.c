@@ -109,6 +109,7 @@ struct parts {
     Stager__IndexRequest index;
     Stager__CommitRequest commit;
     Stager__Rollback rollback;
+    Stager__MetricsRequest metrics;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -402,6 +403,11 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         break;
     case STG_REQUEST_VERSIONS: message.versions = name_fill(&parts.name, request); break;
     case STG_REQUEST_AUDIT: message.audit = name_fill(&parts.name, request); break;
+    case STG_REQUEST_METRICS:
+        stager__metrics_request__init(&parts.metrics);
+        STG_PUT(&parts.metrics, open_metrics, request->open_metrics);
+        message.metrics = &parts.metrics;
+        break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -563,6 +569,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->rollback, STG_REQUEST_ROLLBACK},
         {m->versions, STG_REQUEST_VERSIONS},
         {m->audit, STG_REQUEST_AUDIT},
+        {m->metrics, STG_REQUEST_METRICS},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -601,6 +608,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
         return 0;
     case STG_REQUEST_VERSIONS: ret->name = m->versions->name; return 0;
     case STG_REQUEST_AUDIT: ret->name = m->audit->name; return 0;
+    case STG_REQUEST_METRICS: ret->open_metrics = m->metrics->open_metrics != 0; return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

@@ -58,6 +58,7 @@ enum stg_request_kind {
     STG_REQUEST_ROLLBACK = 26,
     STG_REQUEST_VERSIONS = 27,
     STG_REQUEST_AUDIT = 28,
+    STG_REQUEST_METRICS = 29,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -122,7 +123,8 @@ struct stg_request {
                                         daemon has not asked yet */
     const char *const *unsupported;  /* nodes that the client's build cannot compute */
     size_t n_unsupported;
-    uint32_t millis; /* trace: duration */
+    bool open_metrics; /* metrics: as OpenMetrics; else as text for Prometheus */
+    uint32_t millis;   /* trace: duration */
     uint32_t most;   /* work: the daemon refuses if it has this many workers; 0: no limit
                         in the request */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */

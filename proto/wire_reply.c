@@ -607,7 +607,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_AUDIT + KIND_FIELD;
+    uint32_t last = STG_REQUEST_METRICS + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,

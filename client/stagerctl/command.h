@@ -54,6 +54,7 @@ int stg_ctl_watch(const struct stg_ctl_options *options);
 int stg_ctl_trace(const struct stg_ctl_options *options);
 int stg_ctl_commits(const struct stg_ctl_options *options);
 int stg_ctl_audit(const struct stg_ctl_options *options);
+int stg_ctl_metrics(const struct stg_ctl_options *options);
 int stg_ctl_index(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);

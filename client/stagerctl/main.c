@@ -86,6 +86,11 @@ static const struct command commands[] = {
      "file, which a later command\n  can name by a path with a /. Exit status 1: not "
      "exactly once, or a difference.",
      stg_ctl_audit},
+    {"metrics", ARGUMENT_NONE, "", "",
+     "Prints the counters of stagerd and of all pipelines, in the text format of "
+     "Prometheus.\n"
+     "  stager-metrics serves the same text over HTTP.",
+     stg_ctl_metrics},
     {"index", ARGUMENT_SOME, "NAME|FILE...", "",
      "Builds the record indexes of the files of pipelines: applied ones by name, or "
      "those "

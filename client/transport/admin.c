@@ -10,7 +10,7 @@
 
 #include "client/transport/connect.h"
 
-#define MAX_AUDIT_BYTES (64 << 20)
+#define MAX_FILE_BYTES (64 << 20)
 
 void stg_admin_daemon(const struct stager *client, struct stg_admin_daemon *ret)
 {
@@ -67,14 +67,14 @@ int stg_admin_trace(struct stager *client, const char *name, uint32_t millis,
 }
 
 /* Up to what there was when it was asked for: more lines may follow. */
-static int read_all(int fd, char **ret, size_t *ret_bytes, struct stg_err *err)
+static int read_all(int fd, const char *what, char **ret, size_t *ret_bytes,
+                    struct stg_err *err)
 {
     struct stat st;
-    if (fstat(fd, &st) < 0 || st.st_size < 0 || st.st_size > MAX_AUDIT_BYTES)
+    if (fstat(fd, &st) < 0 || st.st_size < 0 || st.st_size > MAX_FILE_BYTES)
         return stg_err(err, -STAGER_DATA_LOSS,
-                       "stagerd sent an audit of more than %d bytes, or no file: see "
-                       "its log",
-                       MAX_AUDIT_BYTES);
+                       "stagerd sent %s of more than %d bytes, or no file: see its log",
+                       what, MAX_FILE_BYTES);
     size_t size = (size_t)st.st_size, n = 0;
     char *text = malloc(size + 1);
     ssize_t more = text != NULL;
@@ -84,7 +84,7 @@ static int read_all(int fd, char **ret, size_t *ret_bytes, struct stg_err *err)
     }
     if (text == NULL || more < 0) {
         free(text);
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot read the audit: %s",
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot read %s: %s", what,
                        text == NULL ? "out of memory" : strerror(errno));
     }
     *ret = text;
@@ -92,22 +92,36 @@ static int read_all(int fd, char **ret, size_t *ret_bytes, struct stg_err *err)
     return 0;
 }
 
+/* The reply has one descriptor: that of the text. */
+static int fetch(struct stager *client, struct stg_request *request, const char *what,
+                 int64_t limit_ns, char **ret, size_t *ret_bytes, struct stg_err *err)
+{
+    struct stg_reply reply;
+    int fd = -1;
+    size_t n_fds = 0;
+    int rc = stg_client_call(client, request, limit_ns, &reply, &fd, 1, &n_fds, err);
+    if (rc < 0)
+        return rc;
+    if (n_fds != 1)
+        return stg_err(err, -STAGER_INTERNAL, "stagerd sent no descriptor of %s", what);
+    rc = read_all(fd, what, ret, ret_bytes, err);
+    close(fd);
+    return rc;
+}
+
 int stg_admin_audit(struct stager *client, const char *name, char **ret,
                     size_t *ret_bytes, struct stg_err *err)
 {
     struct stg_request request = {.kind = STG_REQUEST_AUDIT, .name = name};
-    struct stg_reply reply;
-    int fd = -1;
-    size_t n_fds = 0;
-    int rc =
-        stg_client_call(client, &request, STG_REQUEST_NS, &reply, &fd, 1, &n_fds, err);
-    if (rc < 0)
-        return rc;
-    if (n_fds != 1)
-        return stg_err(err, -STAGER_INTERNAL, "stagerd sent no descriptor of the audit");
-    rc = read_all(fd, ret, ret_bytes, err);
-    close(fd);
-    return rc;
+    return fetch(client, &request, "an audit", STG_REQUEST_NS, ret, ret_bytes, err);
+}
+
+int stg_admin_metrics(struct stager *client, bool open_metrics, int64_t limit_ns,
+                      char **ret, size_t *ret_bytes, struct stg_err *err)
+{
+    struct stg_request request = {.kind = STG_REQUEST_METRICS,
+                                  .open_metrics = open_metrics};
+    return fetch(client, &request, "metrics", limit_ns, ret, ret_bytes, err);
 }
 
 bool stg_admin_wait(struct stager *client, int64_t until_ns)

@@ -39,6 +39,11 @@ int stg_admin_trace(struct stager *client, const char *name, uint32_t millis,
 int stg_admin_audit(struct stager *client, const char *name, char **ret,
                     size_t *ret_bytes, struct stg_err *err);
 
+/* Reads the metrics, which the caller frees: for Prometheus, or as OpenMetrics. limit_ns:
+ * how long stagerd may take. Errors as stg_admin_call. */
+int stg_admin_metrics(struct stager *client, bool open_metrics, int64_t limit_ns,
+                      char **ret, size_t *ret_bytes, struct stg_err *err);
+
 /* Sleeps until then, or a signal. False: stagerd closed the connection. */
 bool stg_admin_wait(struct stager *client, int64_t until_ns);
 

@@ -55,6 +55,7 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
     struct stg_request request;
     struct stg_err err = {0};
     stg_bump_init(&bump, 1u << 20);
+    session->server->counts.n_requests++;
     int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
     if (rc < 0) {
         stg_session_fail(session, 0, rc, err.text);

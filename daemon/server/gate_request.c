@@ -34,6 +34,10 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "an audit needs a descriptor, which cannot pass the gate: "
                        "`stagerctl audit`, without --gate");
+    if (request->kind == STG_REQUEST_METRICS)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "metrics need a descriptor, which cannot pass the gate: "
+                       "`stagerctl metrics`, without --gate");
     if (request->kind == STG_REQUEST_INDEX)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "indexes are built as long as a connection lasts, and the gate "

@@ -28,6 +28,7 @@ static const struct {
     {STG_REQUEST_COMMIT, stg_serve_commit},
     {STG_REQUEST_COMMITS, stg_serve_commits},
     {STG_REQUEST_AUDIT, stg_serve_audit},
+    {STG_REQUEST_METRICS, stg_serve_metrics},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

@@ -36,7 +36,7 @@ void stg_request_answer(struct stg_session *session, const struct stg_request *r
 /* request_admin.c */
 stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,
     stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_token,
-    stg_serve_trace, stg_serve_index;
+    stg_serve_trace, stg_serve_index, stg_serve_metrics;
 
 /* request_version.c */
 stg_request_handler stg_serve_versions, stg_serve_rollback;

@@ -429,6 +429,7 @@ static int start_catalog(struct stg_server *server, struct stg_err *err)
         .event = catalog_event,
         .owner = server,
     };
+    server->counts.started_ns = stg_journal_now_ns();
     if (getrandom(&server->instance, sizeof(server->instance), 0) < 0)
         server->instance = (uint64_t)getpid() << 32 ^ uv_hrtime();
     stg_budget_init(&server->budget, server->settings->memory_budget);

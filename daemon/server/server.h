@@ -10,6 +10,7 @@
 
 #include "daemon/gate/reply_cache.h"
 #include "daemon/host/memory.h"
+#include "daemon/metrics/metrics.h"
 #include "daemon/pipeline/catalog.h"
 #include "daemon/server/lock.h"
 
@@ -53,6 +54,7 @@ struct stg_server {
 
     struct stg_session *sessions;
     uint32_t n_sessions;
+    struct stg_server_counts counts;
     uint32_t n_probing; /* requests that a worker, or a change, is at */
     struct stg_probing *first_turn, *last_turn; /* changes that wait for their turn */
     bool stopping;

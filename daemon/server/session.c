@@ -301,6 +301,7 @@ void stg_session_fail(struct stg_session *session, uint64_t id, int code,
         return;
     struct stg_reply reply = {.id = id, .code = code, .text = text};
     char buf[4096];
+    session->server->counts.errors[-code % STG_N_CODES]++;
     long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
     if (bytes > 0)
         send_message(session, buf, (size_t)bytes, NULL, 0);
@@ -493,6 +494,7 @@ struct stg_session *stg_session_create(struct stg_server *server, int fd)
         return NULL;
     }
     server->n_sessions++;
+    server->counts.n_connections++;
     if (server->n_sessions > server->settings->max_clients) {
         char text[160];
         snprintf(text, sizeof(text),

@@ -67,6 +67,8 @@ def requests():
     yield "request_commit", number(1, 15) + data(25, data(1, "step-1") + data(2, "{}"))
     yield "request_commits", number(1, 16) + data(26, data(1, "criteo"))
     yield "request_audit", number(1, 18) + data(29, data(1, "criteo"))
+    yield "request_metrics", number(1, 22) + data(30, b"")
+    yield "request_open_metrics", number(1, 22) + data(30, number(1, 1))
     yield "request_open_resume", number(1, 17) + data(7, data(1, "criteo") + number(3, 2) + data(45, "tag:step-1"))
     rejoin = fixed64(1, 11) + fixed64(2, 1 << 63) + number(3, 300)
     yield "request_open_again", number(1, 19) + data(7, data(1, "criteo") + number(3, 2) + data(46, rejoin))
@@ -188,6 +190,7 @@ def replies():
     yield "reply_versions", number(1, 17) + number(9, 28) + data(
         28, data(1, "criteo") + data(2, version) + data(2, number(1, 301)))
     yield "reply_audit", number(1, 18) + number(9, 29)
+    yield "reply_metrics", number(1, 22) + number(9, 30)
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))
     yield "reply_new_token", number(1, 9) + number(9, 10) + data(
         11, data(1, bytes(range(32))) + number(2, 3600) + data(3, "ipc:///a") + data(4, "ipc:///e"))

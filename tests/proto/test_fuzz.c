@@ -293,15 +293,20 @@ static void mutated_settings_load_or_say_why(void)
     }
 
 static const struct seed messages[] = {
-    MESSAGE(request_hello),       MESSAGE(request_check),    MESSAGE(request_apply),
-    MESSAGE(request_list),        MESSAGE(request_status),   MESSAGE(request_open),
-    MESSAGE(reply_hello),         MESSAGE(reply_apply),      MESSAGE(reply_list),
-    MESSAGE(reply_status),        MESSAGE(reply_open),       MESSAGE(reply_open),
-    MESSAGE(request_rollback),    MESSAGE(request_versions), MESSAGE(reply_rollback),
-    MESSAGE(reply_versions),      MESSAGE(request_commit),   MESSAGE(request_commits),
-    MESSAGE(request_open_resume), MESSAGE(reply_commit),     MESSAGE(reply_commits),
-    MESSAGE(reply_error),         MESSAGE(request_audit),    MESSAGE(request_open_again),
-    MESSAGE(request_commit_away), MESSAGE(reply_open_again)};
+    MESSAGE(request_hello),        MESSAGE(request_check),
+    MESSAGE(request_apply),        MESSAGE(request_list),
+    MESSAGE(request_status),       MESSAGE(request_open),
+    MESSAGE(reply_hello),          MESSAGE(reply_apply),
+    MESSAGE(reply_list),           MESSAGE(reply_status),
+    MESSAGE(reply_open),           MESSAGE(reply_open),
+    MESSAGE(request_rollback),     MESSAGE(request_versions),
+    MESSAGE(reply_rollback),       MESSAGE(reply_versions),
+    MESSAGE(request_commit),       MESSAGE(request_commits),
+    MESSAGE(request_open_resume),  MESSAGE(reply_commit),
+    MESSAGE(reply_commits),        MESSAGE(reply_error),
+    MESSAGE(request_audit),        MESSAGE(request_open_again),
+    MESSAGE(request_commit_away),  MESSAGE(reply_open_again),
+    MESSAGE(request_open_metrics), MESSAGE(reply_metrics)};
 
 static void request_try(struct fuzz *f)
 {

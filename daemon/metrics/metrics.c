@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prometheus wants the samples of a family together: the counters of all pipelines are
+ * collected first, each under its lock for a moment.
+ */
+#include "daemon/metrics/metrics.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/status.h"
+#include "daemon/autotune/measure.h"
+#include "daemon/metrics/process.h"
+#include "daemon/storage/counts.h"
+
+enum unit { UNIT_ONE, UNIT_NS };
+
+/* One pipeline. */
+struct row {
+    struct stg_pipeline *pipeline;
+    const char *labels; /* pipeline="NAME" */
+    const char **ranks; /* totals.n_ranks: labels, and rank="N" */
+    struct stg_pipeline_status status;
+    struct stg_totals totals;
+};
+
+struct rows {
+    struct stg_bump bump;
+    struct row *all;
+    size_t n;
+};
+
+/* ---- what is written of each pipeline ---- */
+
+static const struct total_family {
+    const char *name, *help;
+    enum stg_total total;
+    enum unit unit;
+} total_families[] = {
+    {"stager_made_batches_total", "Batches that runners began.", STG_TOTAL_MADE,
+     UNIT_ONE},
+    {"stager_published_batches_total", "Batches and error items ready for clients.",
+     STG_TOTAL_PUBLISHED, UNIT_ONE},
+    {"stager_published_rows_total", "Rows in published batches.",
+     STG_TOTAL_PUBLISHED_ROWS, UNIT_ONE},
+    {"stager_published_bytes_total", "Bytes of published batches.",
+     STG_TOTAL_PUBLISHED_BYTES, UNIT_ONE},
+    {"stager_delivered_batches_total",
+     "Batches given to clients, each client counted, redeliveries included.",
+     STG_TOTAL_DELIVERED, UNIT_ONE},
+    {"stager_delivered_rows_total", "Rows in delivered batches.",
+     STG_TOTAL_DELIVERED_ROWS, UNIT_ONE},
+    {"stager_delivered_bytes_total", "Bytes of delivered batches.",
+     STG_TOTAL_DELIVERED_BYTES, UNIT_ONE},
+    {"stager_acknowledged_batches_total", "Batches acknowledged by all that got them.",
+     STG_TOTAL_ACKNOWLEDGED, UNIT_ONE},
+    {"stager_released_batches_total", "Batches whose memory clients gave back.",
+     STG_TOTAL_RELEASED, UNIT_ONE},
+    {"stager_redelivered_batches_total", "Batches given again after a client left.",
+     STG_TOTAL_REDELIVERED, UNIT_ONE},
+    {"stager_lost_batches_total", "Batches that no client can get any more.",
+     STG_TOTAL_LOST, UNIT_ONE},
+    {"stager_dropped_batches_total", "Batches dropped by on_timeout: drop.",
+     STG_TOTAL_DROPPED, UNIT_ONE},
+    {"stager_dropped_rows_total", "Rows in dropped batches.", STG_TOTAL_DROPPED_ROWS,
+     UNIT_ONE},
+    {"stager_ignored_batches_total", "Batches left out by ignored_exception_types.",
+     STG_TOTAL_IGNORED, UNIT_ONE},
+    {"stager_ignored_elements_total", "Elements left out by the steps ignore_errors.",
+     STG_TOTAL_IGNORED_ELEMENTS, UNIT_ONE},
+    {"stager_discarded_batches_total", "Batches made or begun when a run stopped.",
+     STG_TOTAL_DISCARDED, UNIT_ONE},
+    {"stager_timeouts_total", "Expired timeouts of clients and of publishing.",
+     STG_TOTAL_TIMEOUTS, UNIT_ONE},
+    {"stager_evicted_clients_total", "Clients disconnected by a timeout.",
+     STG_TOTAL_EVICTED, UNIT_ONE},
+    {"stager_client_attaches_total", "Clients that attached, reconnects included.",
+     STG_TOTAL_ATTACHED, UNIT_ONE},
+    {"stager_client_reconnects_total",
+     "Clients that reconnected under their name, or after a restart of stagerd.",
+     STG_TOTAL_RECONNECTED, UNIT_ONE},
+    {"stager_dataset_seconds_total", "Time of runners in the steps of the dataset.",
+     STG_TOTAL_PULL_NS, UNIT_NS},
+    {"stager_compute_seconds_total", "Time of runners in the stage graph.",
+     STG_TOTAL_COMPUTE_NS, UNIT_NS},
+    {"stager_py_function_seconds_total", "Time in finished calls of a py_function.",
+     STG_TOTAL_CALL_NS, UNIT_NS},
+    {"stager_room_wait_seconds_total",
+     "Time of runners that waited for room in the buffer or for memory.",
+     STG_TOTAL_ROOM_WAIT_NS, UNIT_NS},
+};
+
+#define FIELD(name)                                                                      \
+    offsetof(struct stg_pipeline_status, name),                                          \
+        sizeof(((struct stg_pipeline_status *)NULL)->name)
+
+static const struct gauge_family {
+    const char *name, *help;
+    size_t offset, bytes;
+} gauge_families[] = {
+    {"stager_pipeline_generation", "Changes of the definition.", FIELD(generation)},
+    {"stager_buffered_batches", "Batches that are ready and not delivered.",
+     FIELD(buffered)},
+    {"stager_buffer_capacity_batches", "Batches that the buffer holds at most.",
+     FIELD(capacity)},
+    {"stager_runners", "Runners at work at most.", FIELD(num_threads)},
+    {"stager_unacknowledged_batches", "Batches delivered and not acknowledged.",
+     FIELD(unacknowledged)},
+    {"stager_clients_wanted", "num_clients of the pipeline.", FIELD(num_clients)},
+    {"stager_arena_bytes", "Memory for the batches of the run.", FIELD(memory_bytes)},
+    {"stager_arena_used_bytes", "Memory of batches that exist.",
+     FIELD(memory_used_bytes)},
+    {"stager_quarantined_bytes", "Memory held by processes that were disconnected.",
+     FIELD(quarantined_bytes)},
+    {"stager_workers", "Workers of the py_function.", FIELD(workers)},
+};
+
+static const char *const states[] = {"idle",  "starting", "waiting", "running",
+                                     "ended", "stopping", "failed"};
+
+/* ---- collecting ---- */
+
+static const char *make_label(struct stg_bump *bump, const char *name, const char *value)
+{
+    size_t bytes = strlen(name) + 2 * strlen(value) + 4;
+    char *buf = stg_bump_alloc(bump, bytes);
+    return buf != NULL ? stg_metrics_label(name, value, buf, bytes) : NULL;
+}
+
+static bool label_ranks(struct stg_bump *bump, struct row *row)
+{
+    size_t n = row->totals.n_ranks;
+    row->ranks = stg_bump_alloc(bump, n * sizeof(row->ranks[0]));
+    for (size_t i = 0; i < n && row->ranks != NULL; i++) {
+        row->ranks[i] = stg_bump_printf(bump, "%s,rank=\"%zu\"", row->labels, i);
+        if (row->ranks[i] == NULL)
+            return false;
+    }
+    return row->ranks != NULL;
+}
+
+static bool fill_row(const struct stg_metrics_source *source, struct stg_bump *bump,
+                     struct stg_pipeline *pipeline, struct row *ret)
+{
+    ret->pipeline = pipeline;
+    ret->labels = make_label(bump, "pipeline", pipeline->name);
+    stg_catalog_status(pipeline, bump, &ret->status);
+    stg_catalog_add_totals(source->catalog, pipeline, &ret->totals);
+    return ret->labels != NULL && label_ranks(bump, ret);
+}
+
+static bool collect(const struct stg_metrics_source *source, struct rows *ret)
+{
+    size_t n = 0;
+    struct stg_pipeline *first = stg_catalog_first(source->catalog);
+    for (struct stg_pipeline *p = first; p != NULL; p = p->next)
+        n++;
+    ret->all = stg_bump_alloc(&ret->bump, (n + 1) * sizeof(ret->all[0]));
+    bool good = ret->all != NULL;
+    for (struct stg_pipeline *p = first; p != NULL && good; p = p->next) {
+        if (stg_catalog_allowed(source->catalog, p, source->identity))
+            good = fill_row(source, &ret->bump, p, &ret->all[ret->n++]);
+    }
+    return good;
+}
+
+static void finish(struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        stg_totals_finish(&rows->all[i].totals);
+    stg_bump_finish(&rows->bump);
+}
+
+/* ---- the process ---- */
+
+static void put_one(struct stg_metrics_text *text, const char *name,
+                    enum stg_metric_type type, const char *help, uint64_t value)
+{
+    stg_metrics_family(text, name, type, help);
+    stg_metrics_put(text, name, "", "", "", value);
+}
+
+static void put_one_ns(struct stg_metrics_text *text, const char *name,
+                       enum stg_metric_type type, const char *help, uint64_t ns)
+{
+    stg_metrics_family(text, name, type, help);
+    stg_metrics_put_ns(text, name, "", "", "", ns);
+}
+
+static void put_process(const struct stg_metrics_source *source,
+                        struct stg_metrics_text *text)
+{
+    struct stg_process_usage usage;
+    char version[128];
+    stg_process_usage(&usage);
+    stg_metrics_label("version", source->release, version, sizeof(version));
+    stg_metrics_family(text, "stager_build_info", STG_METRIC_INFO,
+                       "The release of stagerd.");
+    stg_metrics_put(text, "stager_build_info", "", version, "", 1);
+    put_one_ns(text, "stager_start_time_seconds", STG_METRIC_GAUGE,
+               "When stagerd started, since 1970.", source->counts->started_ns);
+    put_one_ns(text, "stager_process_cpu_seconds_total", STG_METRIC_COUNTER,
+               "CPU time of stagerd.", usage.cpu_ns);
+    put_one(text, "stager_process_resident_memory_bytes", STG_METRIC_GAUGE,
+            "Resident memory of stagerd.", usage.resident_bytes);
+    put_one(text, "stager_process_virtual_memory_bytes", STG_METRIC_GAUGE,
+            "Virtual memory of stagerd.", usage.virtual_bytes);
+    put_one(text, "stager_process_open_fds", STG_METRIC_GAUGE,
+            "Open descriptors of stagerd.", usage.n_fds);
+    put_one(text, "stager_process_max_fds", STG_METRIC_GAUGE,
+            "Descriptors that stagerd may open.", usage.max_fds);
+    put_one(text, "stager_process_threads", STG_METRIC_GAUGE, "Threads of stagerd.",
+            usage.n_threads);
+}
+
+static void put_codes(struct stg_metrics_text *text, const char *name, const char *labels,
+                      const uint64_t errors[STG_N_CODES])
+{
+    for (int code = 1; code < STG_N_CODES; code++) {
+        char label[64];
+        stg_metrics_label("code", stg_status_name(code), label, sizeof(label));
+        stg_metrics_put(text, name, "", labels, label, errors[code]);
+    }
+}
+
+static void put_server(const struct stg_metrics_source *source, size_t n_pipelines,
+                       struct stg_metrics_text *text)
+{
+    const struct stg_server_counts *counts = source->counts;
+    put_one(text, "stager_connections", STG_METRIC_GAUGE, "Connections to attach.sock.",
+            source->n_sessions);
+    put_one(text, "stager_accepted_connections_total", STG_METRIC_COUNTER,
+            "Connections that attach.sock accepted.", counts->n_connections);
+    put_one(text, "stager_requests_total", STG_METRIC_COUNTER,
+            "Requests that stagerd served.", counts->n_requests);
+    stg_metrics_family(text, "stager_request_errors_total", STG_METRIC_COUNTER,
+                       "Requests that ended with an error.");
+    put_codes(text, "stager_request_errors_total", "", counts->errors);
+    put_one(text, "stager_pipelines", STG_METRIC_GAUGE, "Pipelines that are applied.",
+            n_pipelines);
+    put_one(text, "stager_memory_budget_bytes", STG_METRIC_GAUGE, "memory_budget.",
+            source->budget->total);
+    put_one(text, "stager_memory_used_bytes", STG_METRIC_GAUGE,
+            "Memory that counts on memory_budget.", stg_budget_used(source->budget));
+}
+
+static void put_storage(struct stg_metrics_text *text, const char *name, const char *help,
+                        enum stg_storage_count local, enum stg_storage_count remote)
+{
+    stg_metrics_family(text, name, STG_METRIC_COUNTER, help);
+    stg_metrics_put(text, name, "", "storage=\"local\"", "", stg_storage_counted(local));
+    stg_metrics_put(text, name, "", "storage=\"remote\"", "",
+                    stg_storage_counted(remote));
+}
+
+static void put_reads(struct stg_metrics_text *text)
+{
+    put_storage(text, "stager_reads_total", "Reads of input files by datasets.",
+                STG_COUNT_LOCAL_READS, STG_COUNT_REMOTE_READS);
+    put_storage(text, "stager_read_bytes_total", "Bytes that these reads returned.",
+                STG_COUNT_LOCAL_BYTES, STG_COUNT_REMOTE_BYTES);
+    put_one(text, "stager_remote_retries_total", STG_METRIC_COUNTER,
+            "Requests to servers that were made again after a failure.",
+            stg_storage_counted(STG_COUNT_REMOTE_RETRIES));
+    put_one(text, "stager_remote_cache_hits_total", STG_METRIC_COUNTER,
+            "Ranges of remote files found in remote.cache_dir.",
+            stg_storage_counted(STG_COUNT_CACHE_HITS));
+    put_one(text, "stager_remote_cache_misses_total", STG_METRIC_COUNTER,
+            "Ranges of remote files not found in remote.cache_dir.",
+            stg_storage_counted(STG_COUNT_CACHE_MISSES));
+}
+
+/* ---- pipelines ---- */
+
+static void put_info(const struct rows *rows, struct stg_metrics_text *text)
+{
+    static const char name[] = "stager_pipeline_info", state[] = "stager_pipeline_state";
+    char delivery[64], label[64];
+    stg_metrics_family(text, name, STG_METRIC_INFO, "Settings of the pipeline.");
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->all[i];
+        stg_metrics_label("delivery", row->status.delivery, delivery, sizeof(delivery));
+        stg_metrics_put(text, name, "", row->labels, delivery, 1);
+    }
+    stg_metrics_family(text, state, STG_METRIC_GAUGE,
+                       "1 for the state of the pipeline, 0 for the other states.");
+    for (size_t i = 0; i < rows->n; i++) {
+        for (size_t k = 0; k < sizeof(states) / sizeof(states[0]); k++) {
+            stg_metrics_label("state", states[k], label, sizeof(label));
+            stg_metrics_put(text, state, "", rows->all[i].labels, label,
+                            strcmp(rows->all[i].status.state, states[k]) == 0);
+        }
+    }
+}
+
+static void put_totals(const struct rows *rows, const struct total_family *family,
+                       struct stg_metrics_text *text)
+{
+    stg_metrics_family(text, family->name, STG_METRIC_COUNTER, family->help);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->all[i];
+        (family->unit == UNIT_NS ? stg_metrics_put_ns : stg_metrics_put)(
+            text, family->name, "", row->labels, "", row->totals.n[family->total]);
+    }
+}
+
+static void put_gauges(const struct rows *rows, const struct gauge_family *family,
+                       struct stg_metrics_text *text)
+{
+    stg_metrics_family(text, family->name, STG_METRIC_GAUGE, family->help);
+    for (size_t i = 0; i < rows->n; i++) {
+        const char *at = (const char *)&rows->all[i].status + family->offset;
+        uint64_t value = 0;
+        memcpy(&value, at, family->bytes); /* little-endian, as every machine of stager */
+        stg_metrics_put(text, family->name, "", rows->all[i].labels, "", value);
+    }
+}
+
+static void put_errors(const struct rows *rows, struct stg_metrics_text *text)
+{
+    static const char name[] = "stager_error_items_total";
+    stg_metrics_family(text, name, STG_METRIC_COUNTER,
+                       "Error items, which take the place of a batch.");
+    for (size_t i = 0; i < rows->n; i++)
+        put_codes(text, name, rows->all[i].labels, rows->all[i].totals.errors);
+}
+
+static void put_commits(const struct rows *rows, struct stg_metrics_text *text)
+{
+    static const char done[] = "stager_commits_total";
+    static const char failed[] = "stager_commit_failures_total";
+    stg_metrics_family(text, done, STG_METRIC_COUNTER, "Commits that are on disk.");
+    for (size_t i = 0; i < rows->n; i++)
+        stg_metrics_put(text, done, "", rows->all[i].labels, "",
+                        stg_journal_count(rows->all[i].pipeline->journal).n_commits);
+    stg_metrics_family(text, failed, STG_METRIC_COUNTER,
+                       "Commits that were refused, or that the disk failed to store.");
+    for (size_t i = 0; i < rows->n; i++)
+        stg_metrics_put(text, failed, "", rows->all[i].labels, "",
+                        stg_journal_count(rows->all[i].pipeline->journal).n_failed);
+}
+
+/* ---- nodes ---- */
+
+static void put_nodes_of(const struct row *row, const struct stg_profile *profile,
+                         const char *name, const char *process, struct stg_bump *bump,
+                         struct stg_metrics_text *text)
+{
+    const struct stg_pipeline_spec *spec = row->pipeline->definition->spec;
+    for (size_t i = 0; i < spec->n_nodes && i < profile->n_nodes; i++) {
+        if (profile->node_ns[i].n == 0)
+            continue;
+        const char *node = make_label(bump, "node", spec->nodes[i].name);
+        const char *labels =
+            node != NULL ? stg_bump_printf(bump, "%s,%s", node, process) : NULL;
+        if (labels != NULL)
+            stg_metrics_put_ns(text, name, "", row->labels, labels,
+                               stg_mean(&profile->node_ns[i]));
+    }
+}
+
+/* The runners wait meanwhile: one pipeline at a time. */
+static void put_nodes(struct rows *rows, struct stg_metrics_text *text)
+{
+    static const char name[] = "stager_node_seconds";
+    stg_metrics_family(
+        text, name, STG_METRIC_GAUGE,
+        "Mean time of a node of the graph for one batch, measured lately.");
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->all[i];
+        struct stg_instance *instance = row->pipeline->instance;
+        struct stg_stage *stage = instance != NULL ? instance->stage : NULL;
+        const struct stg_measure *measure =
+            stage != NULL ? stg_stage_look(stage) : row->pipeline->measure;
+        if (measure != NULL) {
+            put_nodes_of(row, &measure->daemon, name, "process=\"stagerd\"", &rows->bump,
+                         text);
+            put_nodes_of(row, &measure->client, name, "process=\"trainer\"", &rows->bump,
+                         text);
+        }
+        if (stage != NULL)
+            stg_stage_unlook(stage);
+    }
+}
+
+/* ---- clients, by rank ---- */
+
+static void put_waits_of(const struct stg_waits *waits, const char *name,
+                         const char *labels, struct stg_metrics_text *text)
+{
+    static char bounds[STG_WAIT_BOUNDS][STG_METRICS_NUMBER_BYTES + 8]; /* the loop's */
+    uint64_t n = 0;
+    for (size_t i = 0; i < STG_WAIT_BOUNDS; i++) {
+        char number[STG_METRICS_NUMBER_BYTES];
+        if (bounds[i][0] == '\0')
+            stg_metrics_label("le", stg_metrics_seconds(stg_wait_bounds_ns[i], number),
+                              bounds[i], sizeof(bounds[i]));
+        n += waits->n[i];
+        stg_metrics_put(text, name, "_bucket", labels, bounds[i], n);
+    }
+    n += waits->n[STG_WAIT_BOUNDS];
+    stg_metrics_put(text, name, "_bucket", labels, "le=\"+Inf\"", n);
+    stg_metrics_put_ns(text, name, "_sum", labels, "", waits->sum_ns);
+    stg_metrics_put(text, name, "_count", labels, "", n);
+}
+
+static void put_waits(const struct rows *rows, struct stg_metrics_text *text)
+{
+    static const char name[] = "stager_client_wait_seconds";
+    stg_metrics_family(text, name, STG_METRIC_HISTOGRAM,
+                       "How long a client slept for each batch that it got.");
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->all[i];
+        for (size_t k = 0; k < row->totals.n_ranks; k++)
+            put_waits_of(&row->totals.ranks[k].waits, name, row->ranks[k], text);
+    }
+}
+
+enum rank_value { ACKNOWLEDGED, HELD_UP, WAITING, HELD, ATTACHED };
+
+static uint64_t rank_value(const struct stg_rank_counts *rank, enum rank_value value)
+{
+    switch (value) {
+    case ACKNOWLEDGED: return rank->n_acknowledged;
+    case HELD_UP: return rank->held_up_ns;
+    case WAITING: return rank->waiting_ns;
+    case HELD: return rank->n_held;
+    case ATTACHED: return rank->n_attached;
+    }
+    return 0;
+}
+
+static void put_ranks(const struct rows *rows, struct stg_metrics_text *text)
+{
+    static const struct {
+        const char *name, *help;
+        enum stg_metric_type type;
+        enum rank_value value;
+        enum unit unit;
+    } families[] = {
+        {"stager_client_acknowledged_batches_total", "Batches that clients acknowledged.",
+         STG_METRIC_COUNTER, ACKNOWLEDGED, UNIT_ONE},
+        {"stager_client_held_up_seconds_total",
+         "Time in which the run waited for this client alone.", STG_METRIC_COUNTER,
+         HELD_UP, UNIT_NS},
+        {"stager_client_waiting_seconds", "How long the client has slept by now.",
+         STG_METRIC_GAUGE, WAITING, UNIT_NS},
+        {"stager_client_held_batches", "Batches that the client holds.", STG_METRIC_GAUGE,
+         HELD, UNIT_ONE},
+        {"stager_client_attached", "1 if a client of that rank is attached.",
+         STG_METRIC_GAUGE, ATTACHED, UNIT_ONE},
+    };
+    for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++) {
+        stg_metrics_family(text, families[f].name, families[f].type, families[f].help);
+        for (size_t i = 0; i < rows->n; i++) {
+            const struct row *row = &rows->all[i];
+            for (size_t k = 0; k < row->totals.n_ranks; k++)
+                (families[f].unit == UNIT_NS ? stg_metrics_put_ns : stg_metrics_put)(
+                    text, families[f].name, "", row->ranks[k], "",
+                    rank_value(&row->totals.ranks[k], families[f].value));
+        }
+    }
+}
+
+/* ---- all of it ---- */
+
+int stg_metrics_write(const struct stg_metrics_source *source,
+                      struct stg_metrics_text *text, struct stg_err *err)
+{
+    struct rows rows = {0};
+    stg_bump_init(&rows.bump, 0);
+    bool good = collect(source, &rows);
+    if (good) {
+        put_process(source, text);
+        put_server(source, rows.n, text);
+        put_reads(text);
+        put_info(&rows, text);
+        for (size_t i = 0; i < sizeof(total_families) / sizeof(total_families[0]); i++)
+            put_totals(&rows, &total_families[i], text);
+        for (size_t i = 0; i < sizeof(gauge_families) / sizeof(gauge_families[0]); i++)
+            put_gauges(&rows, &gauge_families[i], text);
+        put_errors(&rows, text);
+        put_commits(&rows, text);
+        put_nodes(&rows, text);
+        put_waits(&rows, text);
+        put_ranks(&rows, text);
+        stg_metrics_end(text);
+    }
+    finish(&rows);
+    return good && !text->has_failed
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                         "out of memory for the metrics of %zu pipelines", rows.n);
+}

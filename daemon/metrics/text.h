@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes metrics: the text format 0.0.4 of Prometheus, or OpenMetrics 1.0. All values are
+ * integers or nanoseconds, so that no number is rounded, and none is NaN. Any thread; one
+ * text by one thread at a time.
+ */
+#ifndef STG_DAEMON_METRICS_TEXT_H
+#define STG_DAEMON_METRICS_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zero-initialise; the caller frees `data`. */
+struct stg_metrics_text {
+    char *data;
+    size_t n, capacity;
+    bool has_failed; /* memory ran out: the text is incomplete */
+    bool is_open;    /* OpenMetrics */
+};
+
+enum stg_metric_type {
+    STG_METRIC_COUNTER, /* its name ends with _total */
+    STG_METRIC_GAUGE,
+    STG_METRIC_HISTOGRAM,
+    STG_METRIC_INFO, /* its name ends with _info; its value is 1 */
+};
+
+/* Begins a family: its samples follow, before another family begins. */
+void stg_metrics_family(struct stg_metrics_text *text, const char *name,
+                        enum stg_metric_type type, const char *help);
+
+/* Writes a sample. suffix: of the name. labels, more: parts such as `a="b",c="d"`, with
+ * values that are escaped already; each may be "". */
+void stg_metrics_put(struct stg_metrics_text *text, const char *name, const char *suffix,
+                     const char *labels, const char *more, uint64_t value);
+
+/* The same of a time, in seconds. */
+void stg_metrics_put_ns(struct stg_metrics_text *text, const char *name,
+                        const char *suffix, const char *labels, const char *more,
+                        uint64_t ns);
+
+/* Ends the text. */
+void stg_metrics_end(struct stg_metrics_text *text);
+
+/* Writes `NAME="VALUE"` with the value escaped to buf, shortened to fit. Bytes that are
+ * not UTF-8 become '?'. Returns buf. */
+char *stg_metrics_label(const char *name, const char *value, char *buf, size_t bytes);
+
+#define STG_METRICS_NUMBER_BYTES 32
+
+/* Writes nanoseconds as seconds, exactly: "0.0001", "12.0". Returns buf, of
+ * STG_METRICS_NUMBER_BYTES. */
+char *stg_metrics_seconds(uint64_t ns, char *buf);
+
+#endif
