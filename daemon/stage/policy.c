@@ -234,6 +234,9 @@ static bool broadcast_end(const struct stg_delivery_view *view,
 {
     bool all = view->members->begun;
     for (struct stg_client *c = view->members->clients; c != NULL; c = c->next) {
+        if (c->state == STG_CLIENT_JOINING && c->loads &&
+            c->load_pass == view->pass->n_ended)
+            all = false; /* what follows its state waits for it */
         if (!stg_client_takes_part(c) || stg_client_pass(c) != view->pass->n_ended)
             continue;
         if (!in_pass(view, c) || c->cursor < view->buffer->next || c->n_pending > 0) {

@@ -138,6 +138,12 @@ static const struct row rows[] = {
      .items = "",
      .give = "",
      .end = "b over"},
+    {.what = "broadcast: not while a client with a state of the pass joins",
+     .delivery = STG_DELIVERY_BROADCAST,
+     .clients = {{"a", 0, .cursor = 1}, {"b", 0, .state = STG_CLIENT_JOINING, .has = 1}},
+     .items = ".",
+     .give = "",
+     .end = "a"},
 
     {.what = "round_robin: a round that is not whole waits",
      .delivery = STG_DELIVERY_ROUND_ROBIN,
