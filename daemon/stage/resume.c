@@ -204,7 +204,7 @@ int stg_stage_admit(struct stg_stage *stage, const char *name,
     int rc = 0;
     if (stage->members.n_attached + stage->members.n_joining == 0)
         rc = start == NULL || !is_same(start, state) || stage->counts.n_assigned > 0 ||
-             stage->members.n_consumers > 0;
+             stage->members.n_consumers > 0 || stage->pass.n_ended > start->pass;
     else if (stage->policy->together)
         rc = admit_together(stage, find_away(stage, name), state, err);
     else if (stg_stage_is_shared(stage))

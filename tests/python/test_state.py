@@ -750,6 +750,19 @@ class Deliveries(Case):
             self.assertEqual(self.steps([first], 7)[:6], every)
             self.assertEqual(len(self.steps([second], 1)), 1)
 
+    def test_broadcast_clients_that_died_at_the_end_of_a_pass_open_again_at_their_state(self):
+        """The run that began at that state has ended the pass meanwhile."""
+        name = self.numbers_of("at-the-end", 12, "broadcast", 2, capacity=8)
+        with stager.open(name, private_run=True) as alone:
+            self.steps([alone], 6)
+            state = alone.state_dict()
+        for client in [stager.open(name, client_id=client_id, state=state) for client_id in "ab"]:
+            case.wait_until(lambda: stager.status(name)["pass"] == 1)
+            client.close()      # it has not taken the end
+        with stager.open(name, client_id="a", state=state) as first, stager.open(name, client_id="b", state=state) as second:
+            self.assertEqual([values(first), values(second)], [[], []])
+            self.assertEqual([stream.state_dict()["pass"] for stream in (first, second)], [1, 1])
+
     def test_a_rank_that_waits_for_another_with_its_state_goes_on(self):
         name = self.numbers_of("waits", 60, "round_robin", 2)
         ranks = self.ranks(name, 2)
