@@ -43,8 +43,9 @@ struct stg_instance {
     struct stg_prior *prior; /* that config borrows; NULL: none */
     struct stg_stage *stage;
     struct stg_stage *at_work; /* CREATING, ENDING: the stage; only for the worker */
-    bool quiet;   /* its runners have ended, and waiting opens were answered */
-    bool shrinks; /* on a worker: quiet, and clients that left keep its batches */
+    bool is_claimed; /* private: an open that waits attaches to it, and it stays */
+    bool quiet;      /* its runners have ended, and waiting opens were answered */
+    bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
     struct stg_state start;     /* config.start, if it has one */
     struct stg_resumed resumed; /* config.resumed, if it has one */
     uint64_t run_version;       /* of its stage, when its record was written last */

@@ -334,7 +334,7 @@ static void keep_prior(struct stg_instance *instance)
 
 static void stop_unused(struct stg_instance *instance)
 {
-    if (!stg_stage_is_used(instance->stage))
+    if (!instance->is_claimed && !stg_stage_is_used(instance->stage))
         stg_stage_stop(instance->stage, STAGER_CANCELLED,
                        "no client waits for it any more", false);
 }
@@ -367,7 +367,7 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
         sooner(stg_stage_sweep(instance->stage), next_millis);
         return false;
     }
-    if (stg_stage_finished(instance->stage)) {
+    if (stg_stage_finished(instance->stage) && !instance->is_claimed) {
         end_instance(instance);
         return true;
     }
@@ -394,7 +394,7 @@ int stg_catalog_sweep(struct stg_catalog *catalog)
         next = i->next;
         if (i->state == STG_INSTANCE_LIVE) {
             went |= sweep_live(i, &next_millis);
-        } else if (i->state == STG_INSTANCE_FAILED) {
+        } else if (i->state == STG_INSTANCE_FAILED && !i->is_claimed) {
             stg_catalog_keep_counts(i);
             remove_instance(i);
             went = true;

@@ -333,7 +333,7 @@ static int answer_failed(struct stg_session *session, const struct stg_request *
 {
     struct stg_catalog *catalog = session->server->catalog;
     struct stg_err err = instance->error;
-    session->open_private = NULL;
+    stg_session_claim(session, NULL);
     if (instance->is_apart)
         stg_err_prefix(&err, err.code,
                        "pipeline %s: the state is before the batches of the other "
@@ -426,7 +426,7 @@ static int find_instance(struct stg_session *session, const struct stg_request *
         return 1;
     }
     if (rc == 0 && (*ret)->private_run) {
-        session->open_private = *ret;
+        stg_session_claim(session, *ret);
         session->open_apart = (*ret)->is_apart;
     }
     return rc;
@@ -450,7 +450,7 @@ static int attach_or_wait(struct stg_session *session, const struct stg_request 
         return 1;
     if (rc == 0)
         rc = attach(session, request, instance, state, member, resumes, &err);
-    session->open_private = NULL;
+    stg_session_claim(session, NULL);
     if (rc < 0)
         stg_session_fail_with(session, request, &err);
     return 0;
@@ -481,7 +481,7 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
     if (rc == 0)
         return attach_or_wait(session, request, instance, wanted.state, NULL, false);
     if (rc < 0) {
-        session->open_private = NULL;
+        stg_session_claim(session, NULL);
         stg_session_fail_with(session, request, &err);
     }
     return rc == 1;
@@ -540,7 +540,7 @@ static int try_rejoin(struct stg_session *session, const struct stg_request *req
         rc = go_on(session, request, pipeline, request->state != NULL ? &state : NULL,
                    &err);
     if (rc < 0) {
-        session->open_private = NULL;
+        stg_session_claim(session, NULL);
         stg_session_fail_with(session, request, &err);
     }
     if (rc != 1 && !session->joining)
@@ -628,7 +628,7 @@ static void retry(struct stg_session *session)
     if (!session->open_waits)
         return;
     if (try_open(session, &session->open) == 0) {
-        session->open_private = NULL;
+        stg_session_claim(session, NULL);
         session->open_waits = false;
         if (!session->joining)
             uv_timer_stop(&session->deadline);

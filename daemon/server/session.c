@@ -82,11 +82,23 @@ static void end(struct stg_session *session)
     close_handle(&session->deadline);
 }
 
+void stg_session_claim(struct stg_session *session, struct stg_instance *instance)
+{
+    struct stg_instance *before = session->open_private;
+    if (before != NULL) {
+        before->is_claimed = false;
+        stg_server_sweep_soon(session->server);
+    }
+    session->open_private = instance;
+    if (instance != NULL)
+        instance->is_claimed = true;
+}
+
 void stg_session_stop_waiting(struct stg_session *session)
 {
     if (session->open_private != NULL)
         stg_catalog_abandon(session->open_private);
-    session->open_private = NULL;
+    stg_session_claim(session, NULL);
     session->open_waits = false;
     uv_timer_stop(&session->deadline);
 }

@@ -119,6 +119,10 @@ void stg_session_end_warming(struct stg_warming *warming);
 /* Ends the wait of an open, the hello or the join that has not come in time. */
 void stg_session_set_deadline(struct stg_session *session, uint64_t millis);
 
+/* The open that waits has that private instance, which stays until the open lets it go.
+ * NULL: none. */
+void stg_session_claim(struct stg_session *session, struct stg_instance *instance);
+
 /* Forgets an open that waits. */
 void stg_session_stop_waiting(struct stg_session *session);
 

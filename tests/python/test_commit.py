@@ -371,6 +371,38 @@ class Crashes(Case):
         self.assertEqual(self.tags(), ["two"])
         opened[0].close()
 
+    def test_a_run_apart_stays_while_its_open_waits_for_a_commit(self):
+        """The dataset comes to its state meanwhile."""
+        folder = os.path.join(self.daemon.folder, "apart/slow")
+        hold, held = (os.path.join(self.daemon.folder, "apart", name) for name in ("hold", "held"))
+        os.makedirs(folder)
+        with open(os.path.join(folder, "lines.txt"), "w", encoding="ascii") as file:
+            file.write("".join(f"{i}\n" for i in range(100)))
+        self.daemon.stop()
+        flag = self.start_with_shim()
+        self.apply(dataset=[{"files": {"pattern": os.path.join(folder, "*.txt")}}, "text_line", {"batch": {"batch_size": 1}}],
+                   staged={"delivery": "broadcast", "num_clients": 2, "capacity": 2})
+        opened = []
+        with stager.open(self.name, client_id="a") as first:
+            with stager.open(self.name, client_id="b") as second:
+                states = [second.state_dict() for _ in range(8) for stream in (first, second) if stream.next()["record"] is not None]
+            self.rule(hold, "")
+            opening = threading.Thread(target=lambda: opened.append(stager.open(self.name, client_id="b", state=states[1])))
+            opening.start()
+            case.wait_until(lambda: os.path.exists(held))
+            self.rule(flag, "0 hold")
+            committing = threading.Thread(target=first.commit, args=(first.state_dict(), "eight"))
+            committing.start()
+            case.wait_until(lambda: os.path.exists(flag + ".held"))
+            os.unlink(hold)
+            for _ in range(300):    # stagerd sweeps
+                stager.list()
+            os.unlink(flag)
+            committing.join()
+            opening.join()
+        with opened[0] as second:
+            self.assertEqual(second.next()["record"].tolist(), [b"1"])
+
     def test_an_open_that_waits_for_its_dataset_waits_for_a_commit_as_well(self):
         """It has an hour; one that waits for a commit alone has 25 seconds."""
         folder = os.path.join(self.daemon.folder, "slow")
