@@ -338,6 +338,15 @@ static uint64_t limit_ns(const struct stg_pipeline *pipeline)
     return millis * 1000000;
 }
 
+/* Its members have as long again to attach. */
+static int begin(struct stg_gathering *gathering)
+{
+    int rc = stg_gathering_begin(gathering);
+    if (gathering->state == STG_GATHERING_BEGUN)
+        gathering->since_ns = stg_now_ns();
+    return rc;
+}
+
 static void look_at_processes(struct stg_gathering *gathering)
 {
     for (size_t i = 0; i < gathering->record.n_members; i++) {
@@ -379,7 +388,7 @@ static bool sweep_open(struct stg_catalog *catalog, struct stg_pipeline *pipelin
         return true;
     }
     if (gathering->since_ns != 0)
-        (void)stg_gathering_begin(gathering);
+        (void)begin(gathering);
     return false;
 }
 
@@ -402,16 +411,38 @@ static void miss(struct stg_pipeline *pipeline, uint32_t n)
                    false);
 }
 
+/* No client came to the instance that was made for them. It waits for a number of clients
+ * that is not that of a new run. */
+static void give_back(struct stg_pipeline *pipeline)
+{
+    struct stg_instance *instance = pipeline->instance;
+    if (instance == NULL ||
+        (instance->stage != NULL && stg_stage_is_used(instance->stage)))
+        return;
+    pipeline->instance = NULL;
+    instance->pipeline = NULL;
+    instance->abandoned = 1;
+    if (instance->stage != NULL)
+        stg_stage_stop(instance->stage, STAGER_CANCELLED,
+                       "no client is left of the run that goes on", false);
+}
+
 static void sweep_begun(struct stg_pipeline *pipeline)
 {
     struct stg_gathering *gathering = pipeline->gathering;
+    const struct stg_instance *instance = pipeline->instance;
     uint32_t n = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
     uint32_t n_all = n + stg_gathering_count(gathering, STG_GATHERED_ATTACHED);
-    if (n_all < gathering->n_expected)
+    bool is_made = instance == NULL || instance->state != STG_INSTANCE_CREATING;
+    if (is_made && n_all < gathering->n_expected)
         miss(pipeline, n_all);
-    gathering->n_expected = n_all;
-    if (n == 0)
-        gathering->state = STG_GATHERING_CLOSED;
+    if (is_made)
+        gathering->n_expected = n_all;
+    if (n > 0)
+        return;
+    gathering->state = STG_GATHERING_CLOSED;
+    if (n_all == 0)
+        give_back(pipeline);
 }
 
 /* Returns whether the state has changed since opens that wait looked at it. */
@@ -494,7 +525,7 @@ int stg_recovery_arrive(struct stg_pipeline *pipeline,
         int rc = stg_gathering_arrive(gathering, i, returning->state,
                                       returning->max_in_flight, err);
         if (rc == 0)
-            rc = stg_gathering_begin(gathering);
+            rc = begin(gathering);
         if (rc == 1)
             name_awaited(pipeline, err);
         if (rc == 1 || rc == -STAGER_RESOURCE_EXHAUSTED)
@@ -618,19 +649,21 @@ static int copy_lists(struct stg_instance *instance, const struct stg_run_record
 int stg_recovery_resume(struct stg_instance *instance, struct stg_err *err)
 {
     struct stg_pipeline *pipeline = instance->pipeline;
-    const struct stg_gathering *gathering = pipeline->gathering;
+    struct stg_gathering *gathering = pipeline->gathering;
     struct stg_resumed *resumed = &instance->resumed;
     int rc = copy_lists(instance, &gathering->record, err);
     if (rc < 0)
         return rc;
     resumed->run = gathering->record.run;
+    resumed->has_begun = gathering->record.has_begun;
     resumed->consumers = count_consumers(gathering);
     resumed->n_vacant = gathering->record.numbers_pass == gathering->start.pass
                             ? gathering->record.n_vacant
                             : 0;
+    gathering->n_expected = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
     if (gathering->rules.delivery == STG_DELIVERY_BROADCAST &&
         gathering->record.has_begun)
-        resumed->n_begin = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
+        resumed->n_begin = gathering->n_expected;
     instance->config.resumed = resumed;
     instance->config.first_pass = gathering->start.pass;
     return 0;

@@ -159,9 +159,20 @@ static void begin_at_pass(struct stg_gathering *gathering, uint64_t pass)
     gathering->start = (struct stg_state){.pass = pass};
 }
 
+/* A client that ended before the run began may come back at its state, the earliest one:
+ * the run begins where it would have begun. */
+static const struct stg_state *find_origin(struct stg_gathering *gathering)
+{
+    const struct stg_run_record *record = &gathering->record;
+    if (gathering->rules.delivery != STG_DELIVERY_BROADCAST || record->has_begun)
+        return NULL;
+    gathering->start = (struct stg_state){.pass = record->pass};
+    return record->has_origin ? &record->origin : &gathering->start;
+}
+
 static void begin_at_earliest(struct stg_gathering *gathering)
 {
-    const struct stg_state *first = NULL;
+    const struct stg_state *first = find_origin(gathering);
     for (size_t i = 0; i < gathering->record.n_members; i++) {
         const struct stg_state *place = gathering->members[i].place;
         if (has_arrived(gathering, i) && place != NULL &&

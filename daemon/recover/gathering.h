@@ -49,7 +49,8 @@ struct stg_gathering {
                                      start of the pass start.pass */
     struct stg_state start;
     /* The caller's. */
-    uint64_t since_ns; /* the first open came that waits for it; 0: none did */
+    uint64_t since_ns; /* the first open came that waits for it, or the run began; 0:
+                          neither */
     enum stg_gathering_state told; /* to opens that wait */
     uint32_t n_expected;           /* clients that the run, which has begun, waits for */
 };

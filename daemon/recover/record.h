@@ -46,7 +46,8 @@ struct stg_run_record {
     bool is_full;          /* `left` has no room for all: the run cannot go on */
     char left[STG_TAKEN_TEXT_BYTES]; /* items that clients acknowledged that left */
     bool has_origin;
-    struct stg_state origin; /* that clients of a split loaded when it began */
+    struct stg_state origin; /* that clients of a split loaded when it began; of a
+                                broadcast that has not begun: where it begins */
     uint32_t *vacant;        /* numbers of a split that are free, the highest first */
     size_t n_vacant;
     struct stg_run_member *members;

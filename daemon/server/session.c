@@ -158,6 +158,7 @@ void stg_session_close(struct stg_session *session)
     bool gone = true;
     if (session->client != NULL) {
         gone = stg_stage_detach(session->instance->stage, session->client);
+        stg_recovery_note(session->instance); /* before stager_close returns */
         if (gone)
             session->client = NULL;
         else

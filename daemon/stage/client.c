@@ -569,7 +569,7 @@ static void note_empty(struct stg_stage *stage)
 {
     if (!stg_members_are_none(&stage->members))
         return;
-    stage->members.begun = false;
+    stage->members.begun = stage->members.had_begun = false;
     stage->members.n_begin = stage->config.num_clients;
 }
 
@@ -673,6 +673,7 @@ void stg_client_forget(struct stg_stage *stage, struct stg_client *client,
     bool middle = client->n_pending > 0 || client->base_pass >= stage->pass.n_ended;
     client->state = STG_CLIENT_DETACHED;
     stage->members.n_away--;
+    stage->members.n_changes++;
     requeue(stage, client);
     snprintf(client->last_error, sizeof(client->last_error), "%s", why);
     lose_rank(stage, client, middle && !stage->stop.is_on, why);

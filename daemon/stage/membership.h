@@ -140,6 +140,7 @@ struct stg_membership {
     bool left_is_full;        /* it has no room for all of them */
     uint32_t n_begin;         /* so many clients begin the run */
     bool begun;               /* they were attached once, and some still are */
+    bool had_begun;           /* so it was before a restart of stagerd */
     struct stg_client *alone; /* all others wait for it, since alone_ns; or NULL */
     uint64_t alone_ns;
     struct stg_gone_list gone;

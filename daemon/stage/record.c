@@ -57,7 +57,7 @@ static void foresee(const struct stg_stage *stage, const struct stg_client *join
 {
     uint32_t rank;
     bool takes_over;
-    ret->has_begun = stg_client_foresee(stage, joining, &rank, &takes_over);
+    ret->has_begun |= stg_client_foresee(stage, joining, &rank, &takes_over);
     if (joining->member == 0)
         return;
     struct stg_run_member *member = &ret->members[ret->n_members - 1];
@@ -87,23 +87,32 @@ static int note_members(const struct stg_stage *stage, const struct stg_client *
     return 0;
 }
 
+/* Where the run begins that its clients wait for, or where clients of a split shared the
+ * items from: the states of those that are left do not have it. */
+static void note_origin(const struct stg_stage *stage, struct stg_run_record *ret)
+{
+    bool awaits = stage->config.delivery == STG_DELIVERY_BROADCAST && !ret->has_begun;
+    const struct stg_state *origin =
+        awaits ? stage->config.start : stg_stage_origin(stage);
+    ret->has_origin = origin != NULL && (awaits || stg_stage_is_shared(stage));
+    if (ret->has_origin)
+        ret->origin = *origin;
+}
+
 int stg_stage_note_run(struct stg_stage *stage, const struct stg_client *joining,
                        struct stg_run_record *ret)
 {
-    const struct stg_state *origin = stg_stage_origin(stage);
     pthread_mutex_lock(&stage->lock);
     ret->run = stg_stage_run_id(&stage->config);
     ret->num_clients = stage->config.num_clients;
     ret->pass = stage->pass.n_ended;
     ret->numbers_pass = stage->members.n_passes;
     ret->consumers = stage->members.n_consumers;
-    ret->has_begun = stage->members.begun;
+    ret->has_begun = stage->members.begun || stage->members.had_begun;
     ret->is_full = stage->members.left_is_full ||
                    stg_taken_write(&stage->members.left, ret->left, NULL) < 0;
-    ret->has_origin = origin != NULL && stg_stage_is_shared(stage);
-    if (ret->has_origin)
-        ret->origin = *origin;
     int rc = note_members(stage, joining, ret);
+    note_origin(stage, ret);
     pthread_mutex_unlock(&stage->lock);
     return rc;
 }

@@ -91,6 +91,7 @@ static struct stg_stage *make_stage(const struct stg_stage_config *config,
     stage->members.n_begin = config->resumed != NULL && config->resumed->n_begin != 0
                                  ? config->resumed->n_begin
                                  : config->num_clients;
+    stage->members.had_begun = config->resumed != NULL && config->resumed->has_begun;
     if (config->start != NULL) {
         stage->start.state = STG_START_PENDING;
         stage->last_place = config->start->place;

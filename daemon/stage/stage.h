@@ -44,6 +44,7 @@ struct stg_resumed {
     uint64_t run;                   /* run_id of the states of a split */
     const struct stg_state *origin; /* that clients of a split loaded when the run began;
                                        NULL: none */
+    bool has_begun;                 /* all clients were there once */
     uint32_t n_begin;               /* so many clients begin it; 0: num_clients */
     uint32_t consumers;             /* split: numbers of its pass so far */
     const uint32_t *vacant;         /* of them, those that are free, the highest first */

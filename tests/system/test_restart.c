@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -398,6 +399,185 @@ static void a_second_kill_while_clients_reconnect_changes_nothing(void)
     end(&fixture, seats, 2);
 }
 
+static void a_stream_that_was_closed_before_is_not_waited_for(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 2", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 8);
+    stager_close(seats[1].stream);
+    kill_and_restart(&fixture);
+    share(seats, 1, 40);
+    end(&fixture, seats, 1);
+}
+
+/* ---- a client that ends with stagerd ---- */
+
+/* A client in another process, which looks for a batch when the test says so. */
+static void puppet_body(struct fixture *fixture, int fd, void *state)
+{
+    struct seat seat = {.stream = open_stream(fixture, "a", state)};
+    trainer_send(fd, 0);
+    for (int64_t millis = trainer_recv(fd); millis >= 0; millis = trainer_recv(fd))
+        trainer_send(fd, look(&seat, (int)millis));
+    stager_close(seat.stream);
+}
+
+static void start_puppet(struct fixture *fixture, struct trainer *puppet, char *state)
+{
+    trainer_start(puppet, puppet_body, fixture, state);
+    CHECK_INT(trainer_recv(puppet->fd), 0);
+}
+
+static int look_of(const struct trainer *puppet, int64_t millis)
+{
+    trainer_send(puppet->fd, millis);
+    return (int)trainer_recv(puppet->fd);
+}
+
+static void kill_with_stagerd(struct fixture *fixture, struct trainer *puppet)
+{
+    fixture_kill(fixture);
+    trainer_kill(puppet);
+    fixture_restart(fixture);
+}
+
+static bool is_attached(struct fixture *fixture, uint32_t n)
+{
+    struct fixture_status status;
+    fixture_status(fixture, "p", &status);
+    return status.n_attached == n;
+}
+
+/* a has come back to stagerd, and waits for b. */
+static void wait_for_arrival(struct fixture *fixture, const struct trainer *a)
+{
+    struct fixture_status status;
+    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+    do {
+        (void)look_of(a, 10);
+        fixture_status(fixture, "p", &status);
+        CHECK(now_millis() < until);
+    } while (!is_reconnecting(&status, NULL));
+}
+
+static void look_until_attached(struct fixture *fixture, struct seat *seat)
+{
+    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+    while (!is_attached(fixture, 1)) {
+        int rc = look(seat, 10);
+        if (rc < 0 && rc != -STAGER_DEADLINE_EXCEEDED)
+            FAIL("%d: %s", rc, stager_error_text(seat->stream));
+        CHECK(now_millis() < until);
+    }
+}
+
+/* Once b is back and a is not yet, stagerd is killed again, and a with it. */
+static void a_run_that_goes_on_has_begun_before_all_are_back(void)
+{
+    static char early[STAGER_STATE_BYTES];
+    struct fixture fixture;
+    struct seat seats[2];
+    struct trainer a;
+    begin(&fixture, "num_clients: 2, delivery: broadcast, capacity: 4", seats, 0);
+    start_puppet(&fixture, &a, NULL);
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "b", NULL)};
+    CHECK_INT(look_of(&a, TAKE_MILLIS), 0);
+    CHECK_INT(take(seats, 1, 0), 0);
+    state_of(seats[0].stream, early);
+    CHECK_INT(take(seats, 1, 0), 1);
+    CHECK_INT(take(seats, 1, 0), 2);
+    kill_and_restart(&fixture);
+    wait_for_arrival(&fixture, &a);
+    look_until_attached(&fixture, &seats[0]);
+    kill_with_stagerd(&fixture, &a);
+    CHECK_INT(take(seats, 1, 0), 3);
+    CHECK_INT(take(seats, 1, 0), 4); /* without a */
+    seats[1] = (struct seat){.stream = open_stream(&fixture, "a", early)};
+    CHECK_INT(take(seats, 2, 1), 1); /* in a run of its own */
+    CHECK_INT(take(seats, 2, 0), 5);
+    end(&fixture, seats, 2);
+}
+
+/* The next stagerd makes no arena while that file is there. */
+static void hold_arenas(struct fixture *fixture, char hold[128])
+{
+    snprintf(hold, 128, "%s/hold", fixture->dir);
+    int fd = open(hold, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    close(fd);
+    setenv("STG_HOLD", hold, 1);
+    fixture->preload = SLOW_ARENA_PATH;
+}
+
+static bool is_being_made(struct fixture *fixture)
+{
+    struct fixture_status status;
+    fixture_status(fixture, "p", &status);
+    return strcmp(status.state, "reconnecting") != 0;
+}
+
+/* Both have come back; a ends while stagerd makes the arena. */
+static void a_client_that_ends_while_the_run_is_made_is_not_waited_for(void)
+{
+    struct fixture fixture;
+    struct seat seats[1];
+    struct trainer a;
+    char hold[128];
+    begin(&fixture, "num_clients: 2, delivery: broadcast, capacity: 4", seats, 0);
+    start_puppet(&fixture, &a, NULL);
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "b", NULL)};
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(take(seats, 1, 0), i);
+    hold_arenas(&fixture, hold);
+    kill_and_restart(&fixture);
+    wait_for_arrival(&fixture, &a);
+    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+    while (!is_being_made(&fixture) && now_millis() < until)
+        (void)look(&seats[0], 10);
+    trainer_kill(&a);
+    until = now_millis() + 300; /* stagerd sees that */
+    while (now_millis() < until)
+        (void)look(&seats[0], 10);
+    unlink(hold);
+    CHECK_INT(take(seats, 1, 0), 3);
+    CHECK_INT(take(seats, 1, 0), 4);
+    end(&fixture, seats, 1);
+}
+
+static void a_client_that_ended_before_the_run_began_opens_again_at_its_state(void)
+{
+    static char early[STAGER_STATE_BYTES], late[STAGER_STATE_BYTES];
+    struct fixture fixture;
+    struct seat seats[3];
+    struct trainer a;
+    begin(&fixture, "num_clients: 3, delivery: broadcast, capacity: 8", seats, 3);
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(take(seats, 3, 0), i);
+        state_of(seats[0].stream, i == 0 ? early : late);
+    }
+    for (size_t i = 0; i < 3; i++)
+        stager_close(seats[i].stream);
+    start_puppet(&fixture, &a, early);
+    seats[0] = (struct seat){.stream = open_stream(&fixture, "b", late)};
+    for (int kills = 0; kills < 2; kills++) {
+        if (kills == 0)
+            kill_with_stagerd(&fixture, &a);
+        else
+            kill_and_restart(&fixture);
+        CHECK_INT(look(&seats[0], 10), -STAGER_DEADLINE_EXCEEDED);
+        look_until_attached(&fixture, &seats[0]);
+    }
+    seats[1] = (struct seat){.stream = open_stream(&fixture, "a", early)};
+    seats[2] = (struct seat){.stream = open_stream(&fixture, "c", late)};
+    CHECK_INT(take(seats, 3, 1), 1);
+    CHECK_INT(take(seats, 3, 0), 4);
+    CHECK_INT(take(seats, 3, 2), 4);
+    end(&fixture, seats, 3);
+}
+
 /* ---- runs that cannot go on ---- */
 
 static void record_path(const struct fixture *fixture, char path[256])
@@ -439,15 +619,32 @@ static void a_record_goes_with_the_last_client_and_with_the_pipeline(void)
     record_path(&fixture, path);
     CHECK_INT(stat(path, &st), 0);
     stager_close(seats[0].stream);
-    int64_t until = now_millis() + fixture_millis(10000);
-    while (stat(path, &st) == 0 && now_millis() < until)
-        usleep(1000);
     CHECK(stat(path, &st) < 0);
     seats[0] = (struct seat){.stream = open_stream(&fixture, "a", NULL)};
     CHECK_INT(stat(path, &st), 0);
     fixture_apply_range(&fixture, 41, "num_clients: 1");
     CHECK(stat(path, &st) < 0);
     end(&fixture, seats, 1);
+}
+
+static void a_record_goes_with_the_last_place_of_a_rank(void)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    struct stat st;
+    char path[256];
+    begin(&fixture, "num_clients: 2, delivery: round_robin, reconnect_grace_millis: 300",
+          seats, 2);
+    record_path(&fixture, path);
+    CHECK_INT(take(seats, 2, 0), 0);
+    stager_close(seats[0].stream);
+    stager_close(seats[1].stream);
+    CHECK_INT(stat(path, &st), 0); /* they are away */
+    int64_t until = now_millis() + fixture_millis(10000);
+    while (stat(path, &st) == 0 && now_millis() < until)
+        usleep(1000);
+    CHECK(stat(path, &st) < 0);
+    fixture_finish(&fixture);
 }
 
 static void a_pipeline_that_was_replaced_meanwhile_ends_the_streams(void)
@@ -506,6 +703,11 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_client_that_never_reconnects_is_not_waited_for, 60),
     TEST_SLOW(a_stream_that_was_closed_meanwhile_is_not_waited_for, 60),
     TEST_SLOW(a_second_kill_while_clients_reconnect_changes_nothing, 60),
+    TEST_SLOW(a_stream_that_was_closed_before_is_not_waited_for, 60),
+    TEST_SLOW(a_run_that_goes_on_has_begun_before_all_are_back, 60),
+    TEST_SLOW(a_client_that_ends_while_the_run_is_made_is_not_waited_for, 60),
+    TEST_SLOW(a_client_that_ended_before_the_run_began_opens_again_at_its_state, 60),
+    TEST_SLOW(a_record_goes_with_the_last_place_of_a_rank, 60),
     TEST_SLOW(a_damaged_record_ends_the_streams, 60),
     TEST_SLOW(a_record_goes_with_the_last_client_and_with_the_pipeline, 60),
     TEST_SLOW(a_pipeline_that_was_replaced_meanwhile_ends_the_streams, 60),

@@ -209,6 +209,43 @@ static void a_rank_that_waited_for_the_start_may_be_missing(void)
     stg_gathering_destroy(gathering);
 }
 
+static void a_broadcast_that_waited_begins_where_it_would_have_begun(void)
+{
+    struct stg_run_record *record = make_record(2);
+    record->has_begun = false;
+    record->has_origin = true;
+    record->origin = *at(1, 4);
+    struct stg_gathering *gathering = make(&broadcast, record);
+    arrive(gathering, 0, at(1, 9));
+    stg_gathering_lose(gathering, 1); /* it had loaded the state of the origin */
+    CHECK_INT(stg_gathering_begin(gathering), 0);
+    CHECK(gathering->has_start);
+    CHECK_INT(gathering->start.place.items, 4);
+    stg_gathering_destroy(gathering);
+    record = make_record(1);
+    record->has_begun = false;
+    record->pass = 3;
+    gathering = make(&broadcast, record);
+    arrive(gathering, 0, at(3, 9));
+    CHECK_INT(stg_gathering_begin(gathering), 0);
+    CHECK(!gathering->has_start);
+    CHECK_INT(gathering->start.pass, 3);
+    stg_gathering_destroy(gathering);
+}
+
+static void a_broadcast_that_had_begun_is_not_rewound_to_its_origin(void)
+{
+    struct stg_run_record *record = make_record(2);
+    record->has_origin = true;
+    record->origin = *at(1, 4);
+    struct stg_gathering *gathering = make(&broadcast, record);
+    arrive(gathering, 0, at(1, 9));
+    stg_gathering_lose(gathering, 1);
+    CHECK_INT(stg_gathering_begin(gathering), 0);
+    CHECK_INT(gathering->start.place.items, 9);
+    stg_gathering_destroy(gathering);
+}
+
 static void a_client_that_had_come_back_needs_a_place(void)
 {
     struct stg_run_record *record = make_record(2);
@@ -567,6 +604,8 @@ static const struct stg_test tests[] = {
     TEST(members_without_a_place_begin_where_the_record_stands),
     TEST(a_rank_that_ended_ends_the_run_by_name),
     TEST(a_rank_that_waited_for_the_start_may_be_missing),
+    TEST(a_broadcast_that_waited_begins_where_it_would_have_begun),
+    TEST(a_broadcast_that_had_begun_is_not_rewound_to_its_origin),
     TEST(a_client_that_had_come_back_needs_a_place),
     TEST(the_only_client_begins_at_its_place),
     TEST(a_client_without_a_place_gets_what_those_that_left_did_not_have),
