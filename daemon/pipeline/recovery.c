@@ -473,6 +473,8 @@ static bool sweep(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
 bool stg_recovery_sweep(struct stg_catalog *catalog, int *next_millis)
 {
     bool changed = false;
+    if (catalog->is_stopping)
+        return false; /* the next stagerd waits for the clients */
     for (struct stg_pipeline *p = catalog->pipelines; p != NULL; p = p->next) {
         if (is_under_way(p->gathering))
             changed |= sweep(catalog, p);

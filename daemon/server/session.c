@@ -137,7 +137,7 @@ static void stop_returning(struct stg_session *session)
                        : session->joining  ? session->instance->config.name
                                            : NULL;
     uint64_t member = session->open_waits ? session->open.rejoin.member : session->member;
-    if (name != NULL && member != 0)
+    if (name != NULL && member != 0 && !session->server->stopping)
         stg_recovery_gone(stg_catalog_find(session->server->catalog, name), member);
 }
 

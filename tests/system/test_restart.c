@@ -399,6 +399,34 @@ static void a_second_kill_while_clients_reconnect_changes_nothing(void)
     end(&fixture, seats, 2);
 }
 
+static void a_stop_while_clients_reconnect_changes_nothing(void)
+{
+    static const char *const staged[] = {
+        "num_clients: 2", "num_clients: 2, delivery: round_robin",
+        "num_clients: 2, delivery: broadcast, capacity: 4"};
+    for (size_t i = 0; i < sizeof(staged) / sizeof(staged[0]); i++) {
+        struct fixture fixture;
+        struct fixture_status status;
+        struct seat seats[2];
+        begin(&fixture, staged[i], seats, 2);
+        (void)take(seats, 2, 0);
+        (void)take(seats, 2, 1);
+        kill_and_restart(&fixture);
+        int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+        do { /* a comes, and waits for b */
+            (void)look(&seats[0], 10);
+            fixture_status(&fixture, "p", &status);
+        } while (!is_reconnecting(&status, NULL) && now_millis() < until);
+        fixture_stop(&fixture);
+        fixture_restart(&fixture);
+        for (int n = 0; n < 4; n++) {
+            (void)take(seats, 2, 0);
+            (void)take(seats, 2, 1);
+        }
+        end(&fixture, seats, 2);
+    }
+}
+
 static void a_stream_that_was_closed_before_is_not_waited_for(void)
 {
     struct fixture fixture;
@@ -703,6 +731,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_client_that_never_reconnects_is_not_waited_for, 60),
     TEST_SLOW(a_stream_that_was_closed_meanwhile_is_not_waited_for, 60),
     TEST_SLOW(a_second_kill_while_clients_reconnect_changes_nothing, 60),
+    TEST_SLOW(a_stop_while_clients_reconnect_changes_nothing, 60),
     TEST_SLOW(a_stream_that_was_closed_before_is_not_waited_for, 60),
     TEST_SLOW(a_run_that_goes_on_has_begun_before_all_are_back, 60),
     TEST_SLOW(a_client_that_ends_while_the_run_is_made_is_not_waited_for, 60),
