@@ -86,8 +86,8 @@ static int add_returning(const struct stg_gathering *gathering,
         enum stg_gathered_state state = gathering->members[i].state;
         member.is_late = state == STG_GATHERED_LATE;
         member.acknowledged = NULL; /* the run began behind them */
-        if (gathering->start.pass != record->numbers_pass)
-            member.consumer = 0;
+        if (!gathering->has_start || gathering->start.pass != record->numbers_pass)
+            member.consumer = 0; /* the numbers began anew */
         if ((state == STG_GATHERED_ARRIVED || member.is_late) &&
             stg_process_lives((pid_t)member.pid, member.process))
             members[record->n_members++] = member;
@@ -552,10 +552,10 @@ void stg_recovery_attach(const struct stg_pipeline *pipeline,
     attach->reconnects = true;
     attach->state = is_shared ? NULL : state != NULL ? state : start;
     attach->pass = state != NULL ? state->pass : pass;
-    if (state != NULL && state->pass == pass && state->consumer <= UINT32_MAX)
-        attach->consumer = (uint32_t)state->consumer;
-    else if (gathering->record.numbers_pass == pass)
+    if (gathering->record.numbers_pass == pass)
         attach->consumer = member->consumer;
+    else if (state != NULL && state->pass == pass && state->consumer <= UINT32_MAX)
+        attach->consumer = (uint32_t)state->consumer;
     if (rules->delivery == STG_DELIVERY_ROUND_ROBIN) {
         attach->rank = member->rank;
         attach->world_size = rules->num_clients;

@@ -21,8 +21,10 @@ static bool is_member(const struct stg_stage *stage, const struct stg_client *cl
                       const struct stg_client *joining)
 {
     bool is_away = client->state == STG_CLIENT_AWAY && stage->policy->is_ranked;
-    return client->member != 0 &&
-           (client->state == STG_CLIENT_ATTACHED || client == joining || is_away);
+    bool is_back = client->state == STG_CLIENT_JOINING && client->reconnects &&
+                   stg_stage_is_shared(stage); /* it has its number */
+    return client->member != 0 && (client->state == STG_CLIENT_ATTACHED ||
+                                   client == joining || is_away || is_back);
 }
 
 /* Without memory it is as if the client had acknowledged nothing. */

@@ -399,6 +399,58 @@ static void a_second_kill_while_clients_reconnect_changes_nothing(void)
     end(&fixture, seats, 2);
 }
 
+/* Returns the pass of the record. */
+static unsigned long recorded_pass(const struct fixture *fixture)
+{
+    char path[256], line[256];
+    unsigned long pass = 0;
+    snprintf(path, sizeof(path), "%s/runs/p", fixture->runtime);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof(line), file) != NULL)
+        (void)sscanf(line, "run %*x %*u %lu", &pass);
+    fclose(file);
+    return pass;
+}
+
+/* At the start of a pass the numbers of consumers begin anew. */
+static void a_second_kill_at_the_start_of_a_pass_leaves_no_old_number(void)
+{
+    static char states[2][STAGER_STATE_BYTES], merged[STAGER_STATE_BYTES];
+    struct fixture fixture;
+    struct fixture_status status;
+    struct seat seats[2];
+    bool got[40] = {false};
+    begin(&fixture, "num_clients: 2", seats, 2);
+    seats[0].got = seats[1].got = got;
+    share(seats, 2, 40);
+    for (size_t i = 0; i < 2; i++)
+        fixture_expect_code(seats[i].stream, STAGER_OUT_OF_RANGE, "end of pass");
+    while (recorded_pass(&fixture) == 0) /* until the test's own limit */
+        usleep(1000);
+    fixture_kill(&fixture);
+    for (size_t i = 0; i < 2; i++)
+        CHECK_INT(stager_rewind(seats[i].stream), 0);
+    fixture_restart(&fixture);
+    memset(got, 0, sizeof(got));
+    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+    do { /* a comes, and waits for b */
+        int rc = look(&seats[0], 10);
+        CHECK(rc == 0 || rc == -STAGER_DEADLINE_EXCEEDED);
+        fixture_status(&fixture, "p", &status);
+    } while (!is_reconnecting(&status, NULL) && now_millis() < until);
+    share(&seats[1], 1, 2);
+    kill_and_restart(&fixture);
+    share(seats, 2, 20);
+    for (size_t i = 0; i < 2; i++)
+        state_of(seats[i].stream, states[i]);
+    const char *both[] = {states[0], states[1]};
+    if (stager_merge_states(both, 2, merged, sizeof(merged)) < 0)
+        FAIL("merge: %s", stager_error_text(NULL));
+    share(seats, 2, 40);
+    end(&fixture, seats, 2);
+}
+
 static void a_stop_while_clients_reconnect_changes_nothing(void)
 {
     static const char *const staged[] = {
@@ -731,6 +783,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_client_that_never_reconnects_is_not_waited_for, 60),
     TEST_SLOW(a_stream_that_was_closed_meanwhile_is_not_waited_for, 60),
     TEST_SLOW(a_second_kill_while_clients_reconnect_changes_nothing, 60),
+    TEST_SLOW(a_second_kill_at_the_start_of_a_pass_leaves_no_old_number, 60),
     TEST_SLOW(a_stop_while_clients_reconnect_changes_nothing, 60),
     TEST_SLOW(a_stream_that_was_closed_before_is_not_waited_for, 60),
     TEST_SLOW(a_run_that_goes_on_has_begun_before_all_are_back, 60),
