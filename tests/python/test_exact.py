@@ -693,7 +693,9 @@ class Exact(case.Case):
         self.compare(RoundRobin, 2, delivery="round_robin", num_clients=2)
 
     def test_split_is_exact_across_kills(self):
-        self.compare(Split, 3, delivery="split", num_clients=3)
+        """A rank that has the end of the pass waits for the others, and calls no next: if stagerd ends then, they wait for
+        that rank as long as these times."""
+        self.compare(Split, 3, delivery="split", num_clients=3, start_timeout_millis=5000, reconnect_grace_millis=5000)
 
     def test_broadcast_is_exact_across_kills(self):
         self.compare(Broadcast, 1, delivery="broadcast", num_clients=2, capacity=4)
