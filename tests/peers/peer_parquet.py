@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The step parquet, through a daemon, gives the values that pyarrow reads, bit by bit: each type, in each encoding that
-pyarrow writes for it, with each codec and version of pages, and with nulls in several patterns.
+pyarrow writes for it, with each codec and version of pages, and with nulls in several patterns. So do lists and lists of
+lists of each type, in pages of several sizes, and maps.
 
     peer_parquet.py BUILD
 """
@@ -16,6 +17,7 @@ import tempfile
 try:
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute  # pylint: disable=unused-import
     import pyarrow.parquet as pq
 except ImportError as missing:
     print(f"skipped: no {missing.name}")
@@ -122,8 +124,9 @@ def bits(array, dtype):
 
 def expected(column, dtype, default):
     """The values of a column of pyarrow, with the default for nulls, as this side has them."""
+    n = len(column)
     column = pa.concat_arrays([*column.chunks, pa.array([default], column.type)])
-    column = column.take(pa.array([i if there else N for i, there in enumerate(column.is_valid().to_pylist()[:N])]))
+    column = column.take(pa.array([i if there else n for i, there in enumerate(column.is_valid().to_pylist()[:n])], pa.int64()))
     if dtype == "string":
         return [value if isinstance(value, bytes) else value.encode() for value in column.to_pylist()]
     if pa.types.is_decimal(column.type):
@@ -176,6 +179,125 @@ def compare(folder, columns, case, rng):
     return not wrong
 
 
+# ---- lists ----
+
+def offsets_of(n_values, null, rng):
+    """Where lists begin that have n_values together; None for those that are null."""
+    starts, at = [], 0
+    while at < n_values:
+        starts.append(at)
+        at += min(rng.choice([0, 1, 1, 2, 3, 17, 300]), n_values - at)
+    starts.append(n_values)
+    return pa.array([None if null is not None and i < len(starts) - 1 and null(i, rng) else start
+                     for i, start in enumerate(starts)], pa.int32())
+
+
+def list_of(values, pattern, rng):
+    return pa.ListArray.from_arrays(offsets_of(len(values), NULLS[pattern] if pattern != "all" else NULLS["some"], rng), values)
+
+
+def write_lists(path, columns, case, rng):
+    """The names and arrays of a file of lists: x, [x] and [[x]] of each type, all with as many rows."""
+    codec, version, pattern, encoding, page, depth = case
+    arrays = {}
+    for name, (array, _, _, _) in columns.items():
+        lists = list_of(with_nulls(array, NULLS[pattern], rng), pattern, rng)
+        arrays[name] = list_of(lists, pattern, rng) if depth == 2 else lists
+    n_rows = min(len(array) for array in arrays.values())
+    arrays = {name: array.slice(0, n_rows) for name, array in arrays.items()}
+    leaf = ".list.element" * depth
+    options = {"use_dictionary": True} if encoding == "dictionary" else {
+        "use_dictionary": False, "column_encoding": {name + leaf: ENCODINGS[encoding](name) for name in columns}}
+    pq.write_table(pa.table(arrays), path, compression=codec, data_page_version=version, data_page_size=page,
+                   row_group_size=rng.choice([50, 10000]), write_batch_size=rng.choice([1, 7, 1024]),
+                   dictionary_pagesize_limit=rng.choice([300, 1 << 20]), write_page_checksum=rng.random() < 0.5,
+                   store_decimal_as_integer=True, **options)
+    return pq.ParquetFile(path).read()
+
+
+def lengths_of(column):
+    return [0 if length is None else length for length in pa.compute.list_value_length(column).to_pylist()]
+
+
+def read_lists(name, path, dtypes, defaults, shapes):
+    """By component of ragged batches: all parts of a pass, and row_splits as lengths."""
+    dataset = stager.parquet(path, dtypes, defaults, shapes, shuffle=False).ragged_batch(64)
+    stager.apply(stager.staged(dataset.get_next(), name=name, on_timeout="wait", max_batch_bytes="16MiB"), replace=True)
+    got = {}
+    with stager.open(name) as stream:
+        for batch in stream:
+            for column, dtype in dtypes.items():
+                part = batch[column]
+                add_part(got, column, part, dtype)
+    stager.delete(name)
+    return got
+
+
+def add_part(got, column, part, dtype):
+    values = part.values if isinstance(part, stager.Ragged) else part["values"]
+    splits = part.row_splits if isinstance(part, stager.Ragged) else part["row_splits"]
+    got.setdefault(column + "/lengths", []).extend(np.diff(splits).tolist())
+    if isinstance(values, stager.Ragged):
+        add_part(got, column + "/values", values, dtype)
+    else:
+        got.setdefault(column + "/values", []).extend(found([{"x": values}], "x", dtype))
+
+
+def expected_lists(column, depth, dtype, default):
+    array = column.combine_chunks()
+    lengths, leaves = {"/lengths": lengths_of(array)}, array.flatten()
+    if depth == 2:
+        lengths["/values/lengths"] = lengths_of(leaves)
+        leaves = leaves.flatten()
+    lengths["/values" * depth] = expected(pa.chunked_array([leaves]), dtype, default)
+    return lengths
+
+
+def compare_lists(folder, columns, case, rng):
+    depth = case[-1]
+    label = " ".join(map(str, case))
+    path = os.path.join(folder, "lists.parquet")
+    table = write_lists(path, columns, case, rng)
+    dtypes = {name: dtype for name, (_, dtype, _, _) in columns.items()}
+    defaults = {name: here.decode() if isinstance(here, bytes) else here for name, (_, _, _, here) in columns.items()}
+    got = read_lists("lists", path, dtypes, defaults, {name: [None] * depth for name in columns})
+    wrong = []
+    for name, (_, dtype, there, _) in columns.items():
+        want = expected_lists(table.column(name), depth, dtype, there)
+        wrong += [name + part for part, values in want.items() if got.get(name + part) != values]
+    if wrong:
+        print(f"FAIL {label}: {', '.join(wrong)} differ")
+    return not wrong
+
+
+def compare_maps(folder, version, rng):
+    path = os.path.join(folder, "maps.parquet")
+    rows = [None if i % 9 == 4 else [(f"k{i}-{k}", None if k % 5 == 3 else i + k) for k in range(rng.randrange(6))] for i in range(N)]
+    pq.write_table(pa.table({"m": pa.array(rows, pa.map_(pa.string(), pa.int64()))}), path, data_page_version=version,
+                   data_page_size=200, write_batch_size=3)
+    dtypes = {"m/key": "string", "m/value": "int64"}
+    dataset = stager.parquet(path, dtypes, {"m/key": "", "m/value": -1}, {name: [None] for name in dtypes}, shuffle=False)
+    batch = dataset.ragged_batch(64).get_next()
+    stager.apply(stager.staged({"k": batch["m/key"], "v": batch["m/value"]}, name="maps", max_batch_bytes="16MiB"), replace=True)
+    got = {}
+    with stager.open("maps") as stream:
+        for batch in stream:
+            add_part(got, "k", batch["k"], "string")
+            add_part(got, "v", batch["v"], "int64")
+    stager.delete("maps")
+    pairs = [pair for row in rows for pair in row or []]
+    want = {"k/lengths": [len(row or []) for row in rows], "k/values": [key.encode() for key, _ in pairs],
+            "v/lengths": [len(row or []) for row in rows], "v/values": bits(np.array([-1 if v is None else v for _, v in pairs]), "int64")}
+    if got != want:
+        print(f"FAIL maps {version}: they differ")
+    return got == want
+
+
+def list_cases():
+    every = itertools.product(["none", "snappy"], ["1.0", "2.0"], NULLS, ENCODINGS, [100, 3000, 1 << 20], [1, 2])
+    return [case for i, case in enumerate(every) if case[0] == "none" or i % 3 == 0]
+
+
 def main():
     rng = random.Random(int(os.environ.get("STG_SEED", "7")))
     columns = columns_of(np.random.default_rng(rng.randrange(1 << 30)))
@@ -186,6 +308,12 @@ def main():
         os.environ.update(daemon.env())
         for case in cases:
             failed += not compare(folder, columns, case, rng)
+        for case in list_cases():
+            cases.append(case)
+            failed += not compare_lists(folder, columns, case, rng)
+        for version in ("1.0", "2.0"):
+            cases.append(version)
+            failed += not compare_maps(folder, version, rng)
     print(f"{len(cases) - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 

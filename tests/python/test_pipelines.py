@@ -92,9 +92,28 @@ class Same(case.Case):
             types = ["uint16", "float", "timestamp[us, tz=UTC]", "large_string"]
         self.assertIn('"columns": {"id": "uint16", "price": "float32", "at": "int64", "name": "string"}',
                       stager.parquet("/x", Schema).yaml())
-        Schema.types = ["uint16", "float", "list<element: int64>", "string"]
-        with self.assertRaisesRegex(TypeError, "column at is list<element: int64>: name its dtype, or leave it out"):
+        Schema.types = ["uint16", "float", "struct<a: int64>", "string"]
+        with self.assertRaisesRegex(TypeError, "column at is struct<a: int64>: name its dtype, or leave it out"):
             stager.parquet("/x", Schema)
+
+    def test_lists_of_a_schema_of_pyarrow_have_shapes(self):
+        class Type:
+            def __init__(self, text, **parts):
+                self.text = text
+                self.__dict__.update(parts)
+
+            def __str__(self):
+                return self.text
+        inner = Type("list<element: float>", value_type="float")
+
+        class Schema:
+            names = ["ids", "point", "words"]
+            types = [Type("list<element: list<element: float>>", value_type=inner),
+                     Type("fixed_size_list<element: double>[3]", value_type="double", list_size=3),
+                     Type("map<string, list<element: float>>", key_type="string", item_type=inner)]
+        text = stager.parquet("/x", Schema, shapes={"ids": [None, 4]}).yaml()
+        self.assertIn('"columns": {"ids": "float32", "point": "float64", "words/key": "string", "words/value": "float32"}', text)
+        self.assertIn('"shapes": {"ids": [null, 4], "point": [3], "words/key": [null], "words/value": [null, null]}', text)
 
     def test_maps_before_the_batch_are_steps_and_behind_it_the_graph(self):
         pipeline = (stager.range(100).map(lambda r: {"value": r["value"] * ops.constant(value=2, dtype="int64")})

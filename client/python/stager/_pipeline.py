@@ -9,7 +9,7 @@ import keyword
 import math
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
 from ._errors import Error, InvalidArgumentError
 from ._graph import Output, Symbol, Writer, dtype_name, is_parts, one, plain
@@ -98,20 +98,32 @@ _ARROW = {"bool": "bool", "halffloat": "float16", "float": "float32", "double": 
           "date32": "int32", "time32": "int32", "time64": "int64", "timestamp": "int64", "duration": "int64"}
 
 
-def _columns(given: Any) -> Dict[str, str]:
-    """The columns of a `parquet` step, by name: their dtypes."""
+def _arrow_columns(name: str, kind: Any, shape: List[Optional[int]]) -> Iterator[Tuple[str, str, List[Optional[int]]]]:
+    """The columns of a field of a schema of pyarrow: name, dtype and shape."""
+    word = re.split(r"[\[(<]", str(kind))[0]
+    if word in ("list", "large_list") and len(shape) < 2:
+        yield from _arrow_columns(name, kind.value_type, [*shape, None])
+    elif word == "fixed_size_list" and len(shape) < 2:
+        yield from _arrow_columns(name, kind.value_type, [*shape, kind.list_size])
+    elif word == "map" and len(shape) < 2:
+        yield from _arrow_columns(f"{name}/key", kind.key_type, [*shape, None])
+        yield from _arrow_columns(f"{name}/value", kind.item_type, [*shape, None])
+    elif word in _ARROW or re.match(r"u?int\d+$", word):
+        yield name, _ARROW.get(word, word), shape
+    else:
+        raise TypeError(f"parquet: column {name} is {kind}: name its dtype, or leave it out, with a mapping")
+
+
+def _columns(given: Any, shapes: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """The columns of a `parquet` step, by name: their dtypes; and the shapes of lists."""
     if isinstance(given, dict):
-        return {name: dtype_name(dtype) for name, dtype in given.items()}
+        return {"columns": {name: dtype_name(dtype) for name, dtype in given.items()}, "shapes": shapes}
     if not (hasattr(given, "names") and hasattr(given, "types")):
         raise TypeError("parquet: columns maps names to dtypes, as in {\"price\": \"float32\"}, or is a schema of "
                         f"pyarrow: no file is opened before the pipeline runs; found {given!r}")
-    columns = {}
-    for name, kind in zip(given.names, given.types):
-        word = re.split(r"[\[(<]", str(kind))[0]
-        if word not in _ARROW and not re.match(r"u?int\d+$", word):
-            raise TypeError(f"parquet: column {name} is {kind}: name its dtype, or leave it out, with a mapping")
-        columns[name] = _ARROW.get(word, word)
-    return columns
+    columns = [column for name, kind in zip(given.names, given.types) for column in _arrow_columns(name, kind, [])]
+    lists = {name: shape for name, _, shape in columns if shape}
+    return {"columns": {name: dtype for name, dtype, _ in columns}, "shapes": {**lists, **(shapes or {})} or None}
 
 
 def _function_name(function: Any) -> str:
@@ -249,11 +261,12 @@ class Dataset:
         return self._with("py_function", {"function": _function_name(function), **_signature(output_signature),
                                           **_arguments("py_function", (), named)})
 
-    def parquet(self, columns: Any, defaults: Optional[Dict[str, Any]] = None) -> Dataset:
+    def parquet(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
+                shapes: Optional[Dict[str, Any]] = None) -> Dataset:
         """The rows of Parquet files. columns: {"price": "float32", "user/id": np.int64}, the only ones that are read,
         each a component; or a schema of pyarrow, `pyarrow.parquet.read_schema(file)`, for all of its columns. defaults:
-        by name, what stands for a null."""
-        return self._with("parquet", _arguments("parquet", (), {"columns": _columns(columns), "defaults": defaults}))
+        by name, what stands for a null. shapes: of columns of lists, {"ids": [None], "embedding": [64]}."""
+        return self._with("parquet", _arguments("parquet", (), {**_columns(columns, shapes), "defaults": defaults}))
 
     # ---- steps with readers or other datasets ----
 
@@ -617,9 +630,10 @@ def files(pattern: Union[None, Path, Iterable[Path]] = None, **named: Any) -> Da
 
 
 def parquet(pattern: Union[Path, Iterable[Path]], columns: Any,
-            defaults: Optional[Dict[str, Any]] = None, **named: Any) -> Dataset:
-    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults)`."""
-    return files(pattern, **named).parquet(columns, defaults)
+            defaults: Optional[Dict[str, Any]] = None, shapes: Optional[Dict[str, Any]] = None,
+            **named: Any) -> Dataset:
+    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults, shapes)`."""
+    return files(pattern, **named).parquet(columns, defaults, shapes)
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of Parquet files, a component for each declared column. A block shows the memory
- * of the pages that its rows lie in; it ends where a page of one of the columns ends.
+ * Rows of Parquet files, a component for each declared column; two for lists of lists
+ * that vary in length. A block shows the memory of the pages that its rows lie in; it
+ * ends where a page of one of the columns ends, and where a list has another length.
  * A row that cannot be had is an error item, so that the footer has the number of each.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,9 @@
 
 #define COLUMNS "columns/"
 #define DEFAULTS "defaults/"
+#define SHAPES "shapes/"
 #define MAX_COLUMNS 4096
+#define MAX_DIMENSION 65536
 #define UNKNOWN UINT64_MAX
 #define NO_GROUP UINT32_MAX
 
@@ -66,12 +70,14 @@ static const char *column_of(const struct stg_attr *attr)
     return is_column ? attr->name + strlen(COLUMNS) : NULL;
 }
 
-static const struct stg_attr *default_of(const struct stg_step *step, const char *column)
+/* Returns the attribute "FIELD/COLUMN", or NULL. */
+static const struct stg_attr *attr_of(const struct stg_step *step, const char *field,
+                                      const char *column)
 {
     for (size_t i = 0; i < step->n_attrs; i++) {
         const char *name = step->attrs[i].name;
-        if (strncmp(name, DEFAULTS, strlen(DEFAULTS)) == 0 &&
-            strcmp(name + strlen(DEFAULTS), column) == 0)
+        if (strncmp(name, field, strlen(field)) == 0 &&
+            strcmp(name + strlen(field), column) == 0)
             return &step->attrs[i];
     }
     return NULL;
@@ -94,7 +100,7 @@ static int count_columns(const struct stg_step *step, size_t *ret, struct stg_er
 static int read_default(const struct stg_step *step, struct stg_parquet_column *column,
                         struct stg_err *err)
 {
-    const struct stg_attr *attr = default_of(step, column->want.name);
+    const struct stg_attr *attr = attr_of(step, DEFAULTS, column->want.name);
     bool is_string = column->want.dtype == STAGER_STRING;
     if (attr == NULL)
         return 0;
@@ -117,6 +123,45 @@ static int read_default(const struct stg_step *step, struct stg_parquet_column *
     return rc;
 }
 
+static bool is_dimension(const struct stg_value *value)
+{
+    return value->kind == STG_VALUE_NULL ||
+           (value->kind == STG_VALUE_INT &&
+            (value->i == -1 || (value->i > 0 && value->i <= MAX_DIMENSION)));
+}
+
+static int read_shape(const struct stg_step *step, struct stg_parquet_column *column,
+                      struct stg_err *err)
+{
+    const struct stg_attr *attr = attr_of(step, SHAPES, column->want.name);
+    bool ok = attr == NULL || (attr->ndim == 1 && attr->n_values <= STG_PARQUET_MAX_LISTS);
+    for (size_t d = 0; ok && attr != NULL && d < attr->n_values; d++) {
+        const struct stg_value *value = &attr->values[d];
+        ok = is_dimension(value);
+        column->shape[d] = value->kind == STG_VALUE_INT ? value->i : -1;
+    }
+    if (!ok)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "shapes: that of %s must be a list of at most %d dimensions "
+                            "from 1 to %d, with null or -1 for lists of any length",
+                            column->want.name, STG_PARQUET_MAX_LISTS, MAX_DIMENSION);
+    column->want.n_lists = attr != NULL ? (unsigned)attr->n_values : 0;
+    return 0;
+}
+
+static int read_options(const struct stg_step *step, struct stg_parquet_column *column,
+                        struct stg_err *err)
+{
+    int rc = read_shape(step, column, err);
+    return rc == 0 ? read_default(step, column, err) : rc;
+}
+
+/* Lists of lists that vary in length are values and row_splits. */
+static bool is_pair(const struct stg_parquet_column *column)
+{
+    return column->want.n_lists == 2 && column->shape[1] < 0;
+}
+
 static int read_column(const struct stg_step *step, const struct stg_attr *attr,
                        struct stg_parquet_column *ret, struct stg_err *err)
 {
@@ -127,26 +172,29 @@ static int read_column(const struct stg_step *step, const struct stg_attr *attr,
         .want = {.name = column_of(attr), .dtype = stg_dtype_from_name(dtype)}};
     if (ret->want.dtype == STAGER_STRING ||
         (stg_dtype_bytes(ret->want.dtype) > 0 && ret->want.dtype != STAGER_BFLOAT16))
-        return read_default(step, ret, err);
+        return read_options(step, ret, err);
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                         "columns: the dtype of %s is \"%.32s\"; it must be one such as "
                         "float32, int64 or string",
                         ret->want.name, dtype);
 }
 
-static int check_defaults(const struct stg_step *step, struct stg_err *err)
+static bool is_column(const struct stg_step *step, const char *name)
 {
+    return attr_of(step, COLUMNS, name) != NULL;
+}
+
+/* The names of a field are those of columns. field: with a slash behind it. */
+static int check_names(const struct stg_step *step, const char *field,
+                       struct stg_err *err)
+{
+    size_t n = strlen(field);
     for (size_t i = 0; i < step->n_attrs; i++) {
         const char *name = step->attrs[i].name;
-        bool is_known = strncmp(name, DEFAULTS, strlen(DEFAULTS)) != 0;
-        for (size_t k = 0; !is_known && k < step->n_attrs; k++) {
-            const char *column = column_of(&step->attrs[k]);
-            is_known = column != NULL && strcmp(column, name + strlen(DEFAULTS)) == 0;
-        }
-        if (!is_known)
+        if (strncmp(name, field, n) == 0 && !is_column(step, name + n))
             return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "defaults: columns has no \"%.64s\"",
-                                name + strlen(DEFAULTS));
+                                "%.*s: columns has no \"%.64s\"", (int)n - 1, field,
+                                name + n);
     }
     return 0;
 }
@@ -164,27 +212,82 @@ static int read_columns(const struct stg_step *step, struct stg_parquet_column *
     return rc;
 }
 
+static const char *part_name(struct stg_bump *bump, const char *name, const char *part)
+{
+    size_t bytes = strlen(name) + strlen(part) + 1;
+    char *ret = stg_bump_alloc(bump, bytes);
+    if (ret != NULL)
+        snprintf(ret, bytes, "%s%s", name, part);
+    return ret;
+}
+
+/* values and row_splits of lists of lists. */
+static bool infer_pair(const struct stg_parquet_column *column, struct stg_bump *bump,
+                       struct stg_component *values, struct stg_component *splits)
+{
+    int64_t n = column->shape[0];
+    *values = (struct stg_component){.name = part_name(bump, column->want.name, "/values"),
+                                     .dtype = column->want.dtype,
+                                     .ndim = 1,
+                                     .shape = {-1}};
+    *splits =
+        (struct stg_component){.name = part_name(bump, column->want.name, "/row_splits"),
+                               .dtype = STAGER_INT64,
+                               .ndim = 1,
+                               .shape = {n < 0 ? -1 : n + 1},
+                               .part = STG_PART_ROW_SPLITS};
+    return values->name != NULL && splits->name != NULL;
+}
+
+static bool infer_columns(const struct stg_parquet_column *columns, size_t n,
+                          struct stg_bump *bump, struct stg_component *to)
+{
+    bool ok = true;
+    for (size_t c = 0; c < n; c++) {
+        const struct stg_parquet_want *want = &columns[c].want;
+        if (is_pair(&columns[c])) {
+            ok &= infer_pair(&columns[c], bump, to, to + 1);
+            to += 2;
+            continue;
+        }
+        *to = (struct stg_component){
+            .name = want->name, .dtype = want->dtype, .ndim = (int)want->n_lists};
+        memcpy(to->shape, columns[c].shape, want->n_lists * sizeof(to->shape[0]));
+        to++;
+    }
+    return ok;
+}
+
+static int check_options(const struct stg_step *step, const struct stg_schema *in,
+                         size_t *ret, struct stg_err *err)
+{
+    int rc = stg_reader_check(step, in, err);
+    if (rc == 0)
+        rc = count_columns(step, ret, err);
+    if (rc == 0)
+        rc = check_names(step, DEFAULTS, err);
+    return rc == 0 ? check_names(step, SHAPES, err) : rc;
+}
+
 static int parquet_infer(const struct stg_step *step, const struct stg_schema *in,
                          struct stg_bump *bump, struct stg_schema *ret,
                          struct stg_err *err)
 {
     size_t n = 0;
-    int rc = stg_reader_check(step, in, err);
-    if (rc == 0)
-        rc = count_columns(step, &n, err);
-    if (rc == 0)
-        rc = check_defaults(step, err);
-    if (rc == 0)
-        rc = stg_schema_create(bump, n, ret, err);
+    int rc = check_options(step, in, &n, err);
     if (rc < 0)
         return rc;
     struct stg_parquet_column *columns = stg_bump_alloc(bump, n * sizeof(*columns));
     if (columns == NULL)
         return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
     rc = read_columns(step, columns, err);
-    for (size_t c = 0; c < n; c++)
-        ret->components[c] = (struct stg_component){.name = columns[c].want.name,
-                                                    .dtype = columns[c].want.dtype};
+    size_t n_components = n;
+    for (size_t c = 0; rc == 0 && c < n; c++)
+        n_components += is_pair(&columns[c]);
+    if (rc == 0)
+        rc = stg_schema_create(bump, n_components, ret, err);
+    if (rc == 0 && !infer_columns(columns, n, bump, ret->components))
+        rc = stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
     return rc;
 }
 
@@ -367,6 +470,22 @@ static int go(struct parquet *p, struct stg_err *err)
     return 0;
 }
 
+/* Returns how many of n rows of a column are no error, and of one shape, from row `at` of
+ * those that its cursor is at. */
+static uint64_t count_alike(const struct stg_parquet_cursor *cursor, uint64_t at,
+                            uint64_t n)
+{
+    if (cursor->lost.code != 0)
+        return 0;
+    if (cursor->column->want.n_lists > 0)
+        return stg_parquet_lists_alike(&cursor->lists, at, n);
+    if (cursor->values.valid == NULL)
+        return n;
+    const uint8_t *valid = cursor->values.valid + at;
+    const uint8_t *null = memchr(valid, 0, n);
+    return null != NULL ? (uint64_t)(null - valid) : n;
+}
+
 /* Returns how many of the next `want` rows can be had in one block; 0: the first of them
  * cannot, because of column *ret. */
 static uint64_t count_good(const struct parquet *p, uint64_t want, uint32_t *ret)
@@ -374,56 +493,145 @@ static uint64_t count_good(const struct parquet *p, uint64_t want, uint32_t *ret
     for (uint32_t c = 0; c < p->n && want > 0; c++) {
         const struct stg_parquet_cursor *cursor = &p->cursors[c];
         uint64_t at = p->in_group - cursor->first, left = cursor->n - at;
-        want = want < left ? want : left;
-        if (cursor->values.valid != NULL && cursor->lost.code == 0) {
-            const uint8_t *valid = cursor->values.valid + at;
-            const uint8_t *null = memchr(valid, 0, want);
-            want = null != NULL ? (uint64_t)(null - valid) : want;
-        }
-        if (cursor->lost.code != 0)
-            want = 0;
+        want = count_alike(cursor, at, want < left ? want : left);
         *ret = c;
     }
     return want;
+}
+
+/* A row with lists that have not the declared shape. */
+static void explain_shape(const struct stg_parquet_cursor *cursor, uint64_t at,
+                          struct stg_err *ret)
+{
+    const int64_t *first = cursor->lists.rows.first + at;
+    int64_t n = cursor->column->shape[0];
+    if (n >= 0 && first[1] - first[0] != n)
+        stg_err(ret, -STAGER_INVALID_ARGUMENT,
+                "the list has %" PRId64 " elements, and shapes declares %" PRId64,
+                first[1] - first[0], n);
+    else
+        stg_err(ret, -STAGER_INVALID_ARGUMENT,
+                "an inner list has another number of elements than shapes declares, "
+                "%" PRId64,
+                cursor->column->shape[1]);
+}
+
+/* Why a row of a page that was read cannot be had. */
+static void explain(const struct parquet *p, const struct stg_parquet_cursor *cursor,
+                    struct stg_err *ret)
+{
+    uint64_t at = p->in_group - cursor->first;
+    bool is_list = cursor->column->want.n_lists > 0;
+    if (is_list && cursor->lists.rows.is_null[at] == 0)
+        explain_shape(cursor, at, ret);
+    else
+        stg_err(ret, -STAGER_INVALID_ARGUMENT,
+                "%s null, and the step has no default for it",
+                is_list ? "the list or an element of it is" : "the value is");
+    stg_err_prefix(ret, ret->code,
+                   "column %.256s, row group %" PRIu32 ", page at offset %" PRIu64,
+                   cursor->column->want.name, cursor->group, cursor->at);
 }
 
 /* The next row is an error item. */
 static int make_bad(struct parquet *p, uint32_t c, struct stg_block **ret,
                     struct stg_err *err)
 {
-    const struct stg_parquet_cursor *cursor = &p->cursors[c];
-    struct stg_err why = cursor->lost;
+    struct stg_err why = p->cursors[c].lost;
     if (why.code == 0)
-        stg_err(&why, -STAGER_INVALID_ARGUMENT,
-                "column %.256s, row group %" PRIu32 ", page at offset %" PRIu64
-                ": the value is null, and the step has no default for it",
-                cursor->column->want.name, cursor->group, cursor->at);
+        explain(p, &p->cursors[c], &why);
     stg_err_prefix(&why, why.code, "%s: row %" PRIu64, shown(p), p->row);
     p->row++;
     return stg_block_create_error(p->iter.dataset->quota, &why, p->epoch, ret, err);
 }
 
-static void show(const struct parquet *p, uint32_t c, int64_t n,
-                 struct stg_tensor *tensor, struct stg_chunk **held, uint32_t *n_held)
+/* Values from one on, as a tensor of that many; adds the memory that they lie in. */
+static void show_values(const struct stg_parquet_column *column,
+                        const struct stg_parquet_values *values, uint64_t at, uint64_t n,
+                        struct stg_tensor *tensor, struct stg_chunk **held,
+                        uint32_t *n_held)
 {
-    const struct stg_parquet_values *values = &p->cursors[c].values;
-    uint64_t at = p->in_group - p->cursors[c].first;
-    int dtype = p->columns[c].want.dtype;
-    *tensor = (struct stg_tensor){.dtype = dtype, .ndim = 1, .shape = {n}};
+    int dtype = column->want.dtype;
     if (values->values != NULL)
         held[(*n_held)++] = values->values;
     if (dtype == STAGER_STRING) {
         tensor->data = (char *)(uintptr_t)values->base;
-        tensor->data_bytes = values->base_bytes + p->columns[c].text_bytes;
+        tensor->data_bytes = values->base_bytes + column->text_bytes;
         tensor->begin = values->begin + at;
         tensor->end = values->end + at;
     } else {
         unsigned width = stg_dtype_bytes(dtype);
         tensor->data = (char *)(uintptr_t)values->fixed + at * width;
-        tensor->data_bytes = (uint64_t)n * width;
+        tensor->data_bytes = n * width;
     }
     if (values->data != NULL && (dtype == STAGER_STRING || values->values == NULL))
         held[(*n_held)++] = values->data;
+}
+
+/* The row_splits of n rows that have as many lists each. */
+static void show_splits(const struct stg_parquet_rows *rows, uint64_t at, int64_t n,
+                        struct stg_block *block, struct stg_tensor *tensor)
+{
+    int64_t n_lists = rows->first[at + 1] - rows->first[at];
+    uint64_t bytes = (uint64_t)(n * (n_lists + 1)) * sizeof(int64_t);
+    int64_t *to = stg_block_carve(block, bytes);
+    *tensor = (struct stg_tensor){.dtype = STAGER_INT64,
+                                  .ndim = 2,
+                                  .shape = {n, n_lists + 1},
+                                  .data = to,
+                                  .data_bytes = bytes};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t *inner = rows->inner + rows->first[at + (uint64_t)i];
+        for (int64_t k = 0; k <= n_lists; k++)
+            *to++ = inner[k] - inner[0];
+    }
+}
+
+static uint64_t splits_room(const struct parquet *p, uint32_t c, uint64_t n)
+{
+    const struct stg_parquet_rows *rows = &p->cursors[c].lists.rows;
+    uint64_t at = p->in_group - p->cursors[c].first;
+    if (!is_pair(&p->columns[c]))
+        return 0;
+    uint64_t n_lists = (uint64_t)(rows->first[at + 1] - rows->first[at]);
+    return stg_block_room(n * (n_lists + 1) * sizeof(int64_t));
+}
+
+/* The shape of rows that are alike. Returns the number of values. */
+static uint64_t set_shape(const struct stg_parquet_column *column,
+                          const struct stg_parquet_rows *rows, uint64_t at, int64_t n,
+                          struct stg_tensor *tensor)
+{
+    bool is_dense = column->want.n_lists == 2 && !is_pair(column);
+    int64_t first = stg_parquet_value_of(rows, at);
+    int64_t n_values = stg_parquet_value_of(rows, at + 1) - first;
+    tensor->shape[tensor->ndim++] = is_dense ? n_values / column->shape[1] : n_values;
+    if (is_dense)
+        tensor->shape[tensor->ndim++] = column->shape[1];
+    return (uint64_t)(n * n_values);
+}
+
+/* Returns behind the components of the column. */
+static struct stg_tensor *show(const struct parquet *p, uint32_t c, int64_t n,
+                               struct stg_block *block, struct stg_tensor *tensor,
+                               struct stg_chunk **held, uint32_t *n_held)
+{
+    const struct stg_parquet_cursor *cursor = &p->cursors[c];
+    const struct stg_parquet_column *column = &p->columns[c];
+    const struct stg_parquet_rows *rows = &cursor->lists.rows;
+    uint64_t at = p->in_group - cursor->first, first = at, n_values = (uint64_t)n;
+    *tensor =
+        (struct stg_tensor){.dtype = column->want.dtype, .ndim = 1, .shape = {n}};
+    if (column->want.n_lists > 0) {
+        n_values = set_shape(column, rows, at, n, tensor);
+        first = (uint64_t)stg_parquet_value_of(rows, at);
+    }
+    show_values(column, stg_parquet_cursor_values(cursor), first, n_values, tensor, held,
+                n_held);
+    if (!is_pair(column))
+        return tensor + 1;
+    show_splits(rows, at, n, block, tensor + 1);
+    return tensor + 2;
 }
 
 static int make_block(struct parquet *p, uint64_t n, struct stg_block **ret,
@@ -433,9 +641,11 @@ static int make_block(struct parquet *p, uint64_t n, struct stg_block **ret,
     struct stg_chunk **held;
     uint64_t held_bytes = 2 * (uint64_t)p->n * sizeof(*held);
     uint64_t rows_bytes = n * sizeof(struct stg_provenance);
+    uint64_t bytes = stg_block_room(rows_bytes) + 2 * stg_block_room(held_bytes);
     uint32_t n_held = 0;
-    int rc = stg_block_create(p->iter.dataset->quota, p->n,
-                              stg_block_room(rows_bytes) + 2 * stg_block_room(held_bytes),
+    for (uint32_t c = 0; c < p->n; c++)
+        bytes += splits_room(p, c, n);
+    int rc = stg_block_create(p->iter.dataset->quota, (uint32_t)p->iter.schema->n, bytes,
                               NULL, "a block of rows", &block, err);
     if (rc < 0)
         return stg_step_prefix(p->iter.step, rc, err);
@@ -445,8 +655,9 @@ static int make_block(struct parquet *p, uint64_t n, struct stg_block **ret,
         rows[i] = (struct stg_provenance){
             .file = p->index, .offset = offset, .record = p->row + i};
     held = stg_block_carve(block, held_bytes);
+    struct stg_tensor *tensor = block->tensors;
     for (uint32_t c = 0; c < p->n; c++)
-        show(p, c, (int64_t)n, &block->tensors[c], held, &n_held);
+        tensor = show(p, c, (int64_t)n, block, tensor, held, &n_held);
     stg_block_hold(block, held, n_held);
     block->rows = rows;
     block->n_records = block->n_rows = (int64_t)n;
@@ -765,13 +976,16 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
         stg_iter_create(sizeof(*p), &parquet_impl, dataset, step, schema, input, err);
     if (p == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    p->n = (uint32_t)schema->n;
+    size_t n = 0;
+    int rc = count_columns(step, &n, err);
+    p->n = (uint32_t)n;
     p->group = NO_GROUP;
     p->reading.quota = p->reading.codecs.quota = dataset->quota;
     p->names.input = input;
     p->names.step = step;
     p->names.identity = &dataset->identity;
-    int rc = create_columns(p, err);
+    if (rc == 0)
+        rc = create_columns(p, err);
     if (rc < 0) {
         parquet_destroy(&p->iter);
         return rc;

@@ -42,9 +42,16 @@ static bool is_of_data(int rc, bool is_storage)
     return !is_storage && (rc == -STAGER_DATA_LOSS || rc == -STAGER_UNIMPLEMENTED);
 }
 
+static bool is_list(const struct stg_parquet_cursor *cursor)
+{
+    return cursor->column->want.n_lists > 0;
+}
+
 void stg_parquet_cursor_lose(struct stg_parquet_cursor *cursor, const struct stg_err *why)
 {
     cursor->lost = *why;
+    if (is_list(cursor))
+        cursor->n = cursor->n_behind = 0;
     if (cursor->n == 0)
         cursor->n = cursor->n_rows - cursor->first;
     cursor->n += cursor->n_behind;
@@ -147,7 +154,9 @@ static int find_page(struct stg_parquet_cursor *cursor, bool *ret_storage,
             rc = take_dictionary(cursor, err);
     } while (rc == 0 && cursor->header.kind != STG_PARQUET_DATA_PAGE &&
              cursor->header.kind != STG_PARQUET_DATA_PAGE_V2);
-    if (rc == 0 && cursor->header.n > cursor->n_rows - cursor->first)
+    if (rc == 0 && is_list(cursor) && cursor->header.n > cursor->n_levels)
+        rc = damaged(err, "it has more values than the row group");
+    if (rc == 0 && !is_list(cursor) && cursor->header.n > cursor->n_rows - cursor->first)
         rc = damaged(err, "it has more values than the row group has rows");
     return rc;
 }
@@ -273,34 +282,52 @@ static int decode_dictionary(struct stg_parquet_cursor *cursor, bool *ret_storag
     return rc;
 }
 
-/* Finds the levels of definition in a page, which lie before its values. */
+static int bad_encoding(int encoding, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_UNIMPLEMENTED,
+                   "the encoding of its levels is %d, which is not supported", encoding);
+}
+
+/* Takes levels that follow their length, of a page of version 1. */
+static int take_levels(struct stg_parquet_bytes *bytes, int encoding,
+                       struct stg_parquet_bytes *ret, struct stg_err *err)
+{
+    uint32_t n = 0;
+    if (encoding != STG_PARQUET_RLE)
+        return bad_encoding(encoding, err);
+    if (stg_parquet_left(bytes) < LEVEL_LENGTH_BYTES)
+        return damaged(err, "the page has no room for its levels");
+    memcpy(&n, bytes->at, LEVEL_LENGTH_BYTES);
+    bytes->at += LEVEL_LENGTH_BYTES;
+    if (n > stg_parquet_left(bytes))
+        return damaged(err, "its levels are longer than the page");
+    ret->at = bytes->at;
+    ret->end = bytes->at += n;
+    return 0;
+}
+
+/* Finds the levels of repetition and of definition in a page, which lie before its
+ * values. */
 static int find_levels(const struct stg_parquet_cursor *cursor,
-                       struct stg_parquet_bytes *bytes, struct stg_parquet_bytes *ret,
-                       struct stg_err *err)
+                       struct stg_parquet_bytes *bytes, struct stg_parquet_bytes *repeats,
+                       struct stg_parquet_bytes *levels, struct stg_err *err)
 {
     const struct stg_parquet_page_header *header = &cursor->header;
-    uint32_t n = 0;
-    ret->at = ret->end = bytes->at;
+    int rc = 0;
+    repeats->at = repeats->end = levels->at = levels->end = bytes->at;
     if (header->kind == STG_PARQUET_DATA_PAGE_V2) {
-        ret->at += header->repetition_bytes;
-        ret->end = bytes->at += header->level_bytes;
-    } else if (cursor->leaf->max_level > 0) {
-        if (header->level_encoding != STG_PARQUET_RLE)
-            return stg_err(err, -STAGER_UNIMPLEMENTED,
-                           "the encoding of its levels is %d, which is not supported",
-                           header->level_encoding);
-        if (stg_parquet_left(bytes) < LEVEL_LENGTH_BYTES)
-            return damaged(err, "the page has no room for its levels");
-        memcpy(&n, bytes->at, LEVEL_LENGTH_BYTES);
-        bytes->at += LEVEL_LENGTH_BYTES;
-        if (n > stg_parquet_left(bytes))
-            return damaged(err, "its levels are longer than the page");
-        ret->at = bytes->at;
-        ret->end = bytes->at += n;
+        repeats->end += header->repetition_bytes;
+        levels->at = repeats->end;
+        levels->end = bytes->at += header->level_bytes;
+    } else {
+        if (is_list(cursor))
+            rc = take_levels(bytes, header->repetition_encoding, repeats, err);
+        if (rc == 0 && cursor->leaf->max_level > 0)
+            rc = take_levels(bytes, header->level_encoding, levels, err);
     }
     if (cursor->leaf->max_level == 0)
-        ret->at = ret->end;
-    return 0;
+        levels->at = levels->end;
+    return rc;
 }
 
 /* Values lie at a multiple of 64 in memory, if the levels before them are as usual. */
@@ -324,7 +351,7 @@ static void drop_page(struct stg_parquet_cursor *cursor)
 static int begin_page(struct stg_parquet_cursor *cursor, struct stg_parquet_bytes *ret,
                       bool *ret_storage, struct stg_err *err)
 {
-    struct stg_parquet_bytes levels;
+    struct stg_parquet_bytes repeats, levels;
     uint64_t pad = pad_of(cursor);
     drop_page(cursor);
     int rc = read_page(cursor, &cursor->header, cursor->page_at, &pad, &cursor->page,
@@ -333,11 +360,14 @@ static int begin_page(struct stg_parquet_cursor *cursor, struct stg_parquet_byte
         return rc;
     ret->at = (const uint8_t *)cursor->page->data + pad;
     ret->end = ret->at + cursor->header.plain_bytes;
-    rc = find_levels(cursor, ret, &levels, err);
+    rc = find_levels(cursor, ret, &repeats, &levels, err);
     if (rc < 0)
         return rc;
     cursor->has_levels = levels.at < levels.end;
     rc = stg_parquet_begin_levels(&cursor->levels, levels, cursor->leaf->max_level, err);
+    if (rc == 0)
+        rc = stg_parquet_begin_levels(&cursor->repeats, repeats, cursor->leaf->n_lists,
+                                      err);
     if (rc == 0 && has_indices(cursor))
         rc = stg_parquet_begin_indices(&cursor->indices, *ret, err);
     cursor->is_begun = rc == 0;
@@ -372,6 +402,16 @@ static int prepare(struct stg_parquet_cursor *cursor, struct stg_parquet_bytes *
     return cursor->is_begun ? 0 : begin_page(cursor, ret, ret_storage, err);
 }
 
+static int decode_page(struct stg_parquet_cursor *cursor, struct stg_parquet_page *page,
+                       struct stg_parquet_bytes bytes, struct stg_err *err)
+{
+    page->bytes = bytes;
+    drop_page(cursor);
+    cursor->values.data =
+        stg_chunk_ref(page->indices != NULL ? cursor->dictionary.data : cursor->page);
+    return stg_parquet_decode(page, &cursor->values, err);
+}
+
 static int decode(struct stg_parquet_cursor *cursor, struct stg_err *err)
 {
     struct stg_parquet_bytes bytes = {0};
@@ -381,11 +421,7 @@ static int decode(struct stg_parquet_cursor *cursor, struct stg_err *err)
     int rc = prepare(cursor, &bytes, &at, &is_storage, &why);
     if (rc == 0) {
         struct stg_parquet_page page = page_of(cursor);
-        page.bytes = bytes;
-        drop_page(cursor);
-        cursor->values.data =
-            stg_chunk_ref(page.indices != NULL ? cursor->dictionary.data : cursor->page);
-        rc = stg_parquet_decode(&page, &cursor->values, &why);
+        rc = decode_page(cursor, &page, bytes, &why);
     }
     cursor->is_decoded = rc == 0;
     return conclude(cursor, rc, is_storage, at, &why, err);
@@ -428,14 +464,113 @@ static int next_part(struct stg_parquet_cursor *cursor, uint64_t row, struct stg
     return 0;
 }
 
+/* ---- lists ---- */
+
+/* Goes to the next page, unless some of this one is left. Returns in *ret the levels of
+ * the next part. */
+static int begin_part(struct stg_parquet_cursor *cursor, uint64_t *ret, bool *ret_storage,
+                      struct stg_err *err)
+{
+    if (cursor->n_behind == 0) {
+        cursor->is_begun = false;
+        int rc = find_page(cursor, ret_storage, err);
+        if (rc < 0)
+            return rc;
+        cursor->n_behind = cursor->header.n;
+    }
+    bool is_large = has_indices(cursor) && cursor->n_behind > MAX_PART;
+    *ret = is_large ? MAX_PART : cursor->n_behind;
+    return 0;
+}
+
+/* Decodes the next part. *ret_at: the offset of the page that an error is of. */
+static int take_part(struct stg_parquet_cursor *cursor, uint64_t *ret_at,
+                     bool *ret_storage, struct stg_err *err)
+{
+    struct stg_parquet_lists *lists = &cursor->lists;
+    struct stg_parquet_bytes bytes = {0};
+    uint64_t n = 0;
+    int rc = begin_part(cursor, &n, ret_storage, err);
+    *ret_at = cursor->at;
+    if (rc == 0 && n > 0)
+        rc = prepare(cursor, &bytes, ret_at, ret_storage, err);
+    if (rc < 0 || n == 0)
+        return rc;
+    cursor->n_behind -= n;
+    cursor->n_levels -= n;
+    rc = stg_parquet_lists_read(lists, n, &cursor->repeats, &cursor->levels,
+                                &cursor->values, err);
+    if (rc < 0)
+        return rc;
+    struct stg_parquet_page page = page_of(cursor);
+    page.n = lists->n_slots;
+    page.valid = lists->valid;
+    page.n_valid = lists->n_valid;
+    return decode_page(cursor, &page, bytes, err);
+}
+
+static int find_rows(struct stg_parquet_cursor *cursor, uint64_t *ret_at,
+                     bool *ret_storage, struct stg_err *err)
+{
+    struct stg_parquet_lists *lists = &cursor->lists;
+    int rc = 0;
+    *ret_at = cursor->at;
+    while (rc == 0 && cursor->n == 0) {
+        rc = stg_parquet_lists_next(lists, cursor->n_levels == 0, &cursor->n, err);
+        if (rc < 0 || cursor->n > 0)
+            break;
+        rc = cursor->n_levels > 0
+                 ? take_part(cursor, ret_at, ret_storage, err)
+                 : damaged(err, "the column has fewer rows than its row group");
+    }
+    if (rc == 0 && cursor->n > cursor->n_rows - cursor->first)
+        rc = damaged(err, "the column has more rows than its row group");
+    return rc;
+}
+
+static int next_rows(struct stg_parquet_cursor *cursor, struct stg_err *err)
+{
+    struct stg_err why = {0};
+    bool is_storage = false;
+    uint64_t at;
+    cursor->first += cursor->n;
+    cursor->n = 0;
+    int rc = find_rows(cursor, &at, &is_storage, &why);
+    cursor->is_decoded = rc == 0;
+    return conclude(cursor, rc, is_storage, at, &why, err);
+}
+
+static void begin_lists(struct stg_parquet_cursor *cursor)
+{
+    cursor->lists.column = cursor->column;
+    cursor->lists.leaf = cursor->leaf;
+    cursor->lists.quota = cursor->reading->quota;
+    cursor->n_levels = cursor->range.n_values;
+    stg_parquet_lists_begin(&cursor->lists);
+}
+
 /* ---- a column that the file lacks ---- */
+
+static uint64_t n_fill(const struct stg_parquet_cursor *cursor, uint64_t left)
+{
+    uint64_t most = MAX_FILL;
+    for (unsigned d = 0; d < cursor->column->want.n_lists; d++)
+        most /= cursor->column->shape[d] > 0 ? (uint64_t)cursor->column->shape[d] : 1;
+    most = most > 0 ? most : 1;
+    return left < most ? left : most;
+}
 
 static int fill(struct stg_parquet_cursor *cursor, uint64_t row, struct stg_err *err)
 {
-    uint64_t left = cursor->n_rows - row;
+    uint64_t n_values;
+    int rc = 0;
     cursor->first = row;
-    cursor->n = left < MAX_FILL ? left : MAX_FILL;
-    int rc = stg_parquet_fill(cursor->column, cursor->n, cursor->reading->quota,
+    cursor->n = n_values = n_fill(cursor, cursor->n_rows - row);
+    if (is_list(cursor))
+        rc = stg_parquet_lists_fill(&cursor->lists, cursor->n, &cursor->values, &n_values,
+                                    err);
+    if (rc == 0)
+        rc = stg_parquet_fill(cursor->column, n_values, cursor->reading->quota,
                               &cursor->values, err);
     cursor->is_decoded = rc == 0;
     return rc;
@@ -457,6 +592,8 @@ void stg_parquet_cursor_begin(struct stg_parquet_cursor *cursor,
     cursor->lost.code = 0;
     cursor->dictionary_page_at = 0;
     cursor->has_dictionary = false;
+    if (is_list(cursor))
+        begin_lists(cursor);
     const struct stg_storage *storage = cursor->reading->source->storage;
     if (storage->will_need != NULL && cursor->range.end > cursor->range.begin)
         storage->will_need(cursor->reading->source, cursor->range.begin,
@@ -471,7 +608,7 @@ int stg_parquet_cursor_go(struct stg_parquet_cursor *cursor, uint64_t row,
     if (!cursor->leaf->is_there && (!is_there || !cursor->is_decoded))
         return fill(cursor, row, err);
     while (rc == 0 && row >= cursor->first + cursor->n)
-        rc = next_part(cursor, row, err);
+        rc = is_list(cursor) ? next_rows(cursor, err) : next_part(cursor, row, err);
     return rc == 0 && !cursor->is_decoded ? decode(cursor, err) : rc;
 }
 
@@ -479,6 +616,7 @@ void stg_parquet_cursor_finish(struct stg_parquet_cursor *cursor)
 {
     stg_parquet_values_finish(&cursor->values);
     stg_parquet_values_finish(&cursor->dictionary);
+    stg_parquet_lists_finish(&cursor->lists);
     stg_chunk_unref(cursor->page);
     cursor->page = NULL;
 }

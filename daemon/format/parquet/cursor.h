@@ -3,11 +3,14 @@
  * A column of a file, page by page. Goes forward in a row group: pages before the row
  * that is wanted are passed by their headers. A page that cannot be read is lost with all
  * of its rows, and the rest of the row group with it if its header is damaged: which rows
- * are lost does not depend on where a cursor began. One thread at a time.
+ * are lost does not depend on where a cursor began. Of a list, whose pages need not end
+ * with a row, no page is passed, and one that cannot be read costs the rest of the row
+ * group. One thread at a time.
  */
 #ifndef STG_DAEMON_PARQUET_CURSOR_H
 #define STG_DAEMON_PARQUET_CURSOR_H
 
+#include "daemon/format/parquet/lists.h"
 #include "daemon/format/parquet/page_header.h"
 #include "daemon/format/parquet/values.h"
 #include "daemon/storage/codec/page_codec.h"
@@ -46,11 +49,15 @@ struct stg_parquet_cursor {
     struct stg_err lost; /* code != 0: none of its values can be had */
 
     /* A page of indices that has more rows than one part. */
-    uint64_t n_behind; /* rows of the page behind this part */
+    uint64_t n_behind; /* rows of the page behind this part; of a list, levels */
     bool is_begun;     /* what follows is set */
     bool has_levels;
-    struct stg_parquet_runs levels, indices;
+    struct stg_parquet_runs repeats, levels, indices;
     struct stg_chunk *page; /* that they lie in, decompressed; of any page, or NULL */
+
+    /* Of a list: its rows, and the levels of the group that no part has taken. */
+    struct stg_parquet_lists lists;
+    uint64_t n_levels;
 
     /* The dictionary of the group; page_at 0: none so far. */
     struct stg_parquet_page_header dictionary_header;
@@ -72,6 +79,12 @@ int stg_parquet_cursor_go(struct stg_parquet_cursor *cursor, uint64_t row,
 /* Gives the page up with the error that stg_parquet_cursor_go returned. */
 void stg_parquet_cursor_lose(struct stg_parquet_cursor *cursor,
                              const struct stg_err *why);
+/* Returns the values of the rows that the cursor is at; of a list, cursor->lists. */
+static inline const struct stg_parquet_values *
+stg_parquet_cursor_values(const struct stg_parquet_cursor *cursor)
+{
+    return cursor->column->want.n_lists > 0 ? cursor->lists.values : &cursor->values;
+}
 void stg_parquet_cursor_finish(struct stg_parquet_cursor *cursor);
 
 #endif

@@ -154,12 +154,15 @@ static int take_chunk(struct footer *footer, const struct chunk *chunk, uint32_t
         return bad_chunk(name, group, "its data lies outside of the file", err);
     if (chunk->type != file->leaves[c].type)
         return bad_chunk(name, group, "its type is not that of the schema", err);
-    if (chunk->n_values < 0 || (uint64_t)chunk->n_values != n_rows)
+    bool is_list = file->leaves[c].n_lists > 0;
+    if (chunk->n_values < 0 || (is_list ? (uint64_t)chunk->n_values < n_rows
+                                        : (uint64_t)chunk->n_values != n_rows))
         return bad_chunk(name, group, "it has another number of values than of rows",
                          err);
     file->ranges[(uint64_t)group * file->n_columns + c] =
         (struct stg_parquet_range){.begin = (uint64_t)begin,
                                    .end = (uint64_t)begin + (uint64_t)chunk->bytes,
+                                   .n_values = (uint64_t)chunk->n_values,
                                    .codec = codec_of(chunk->codec)->codec};
     return 0;
 }

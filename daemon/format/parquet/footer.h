@@ -15,6 +15,7 @@
 /* Its pages in one row group. */
 struct stg_parquet_range {
     uint64_t begin, end; /* in the file */
+    uint64_t n_values;   /* rows; of a list one for each element, and each list without */
     enum stg_page_codec codec;
 };
 

@@ -20,6 +20,7 @@ static void read_data(struct stg_thrift *thrift, struct stg_parquet_page_header 
         case 1: to->n = size(thrift, &field); break;
         case 2: to->encoding = (int)size(thrift, &field); break;
         case 3: to->level_encoding = (int)size(thrift, &field); break;
+        case 4: to->repetition_encoding = (int)size(thrift, &field); break;
         default: stg_thrift_skip(thrift, &field);
         }
     }

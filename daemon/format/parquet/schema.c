@@ -10,24 +10,40 @@
 
 /* Numbers of the format's FieldRepetitionType, ConvertedType and LogicalType. */
 enum { REQUIRED = 0, OPTIONAL = 1, REPEATED = 2 };
+enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3 };
 enum { CONVERTED_UINT_8 = 11, CONVERTED_INT_8 = 15, CONVERTED_INT_64 = 18 };
-enum { LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
+enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
 
 /* A SchemaElement. */
 struct element {
     const char *name;
     uint64_t name_bytes;
     int64_t type, value_bytes, repetition, n_children, converted; /* -1: not written */
-    bool has_integer, is_signed, is_float16;
+    bool has_integer, is_signed, is_float16, is_list, is_map;
     int64_t bits;
+};
+
+/* The names from the root to an element, with '/' between them. */
+struct path {
+    size_t bytes; /* MAX_PATH: it is too long */
+    char text[MAX_PATH];
+};
+
+/* Levels at an element. */
+struct levels {
+    unsigned max_level, n_lists;
+    unsigned list_levels[STG_PARQUET_MAX_LISTS];
 };
 
 /* A group whose children are being read. */
 struct group {
     uint64_t n_left; /* children */
-    size_t path_bytes;
-    unsigned max_level;
-    bool is_repeated; /* it or a group around it */
+    const char *name;
+    uint64_t name_bytes;
+    size_t path_bytes, short_bytes;
+    struct levels levels;
+    bool is_list, is_map; /* it is annotated so: its repeated child has no name */
+    bool is_wrapper;      /* the middle one of three groups of a list: nor has its child */
 };
 
 struct schema {
@@ -38,7 +54,9 @@ struct schema {
     uint32_t n_leaves;
     struct group groups[MAX_NESTING];
     unsigned depth;
-    char path[MAX_PATH];
+    /* Of the element that is read; and without the names of groups that only make a list
+     * or a map. */
+    struct path path, short_path;
 };
 
 /* ---- an element ---- */
@@ -62,6 +80,8 @@ static void read_logical(struct stg_thrift *thrift, struct element *element)
     struct stg_thrift_field field = {0};
     while (stg_thrift_next(thrift, &field)) {
         element->is_float16 |= field.id == LOGICAL_FLOAT16;
+        element->is_list |= field.id == LOGICAL_LIST;
+        element->is_map |= field.id == LOGICAL_MAP;
         if (field.id == LOGICAL_INTEGER && stg_thrift_struct(thrift, &field))
             read_integer(thrift, element);
         else
@@ -91,6 +111,9 @@ static void read_element(struct stg_thrift *thrift, struct element *element)
         default: stg_thrift_skip(thrift, &field);
         }
     }
+    element->is_list |= element->converted == CONVERTED_LIST;
+    element->is_map |= element->converted == CONVERTED_MAP ||
+                       element->converted == CONVERTED_MAP_KEY_VALUE;
 }
 
 /* ---- types ---- */
@@ -111,11 +134,14 @@ static void set_integer(const struct element *element, struct stg_parquet_leaf *
         leaf->bits = (unsigned)bits;
 }
 
-static void set_leaf(const struct element *element, unsigned max_level,
+static void set_leaf(const struct element *element, const struct levels *levels,
                      struct stg_parquet_leaf *leaf)
 {
-    *leaf = (struct stg_parquet_leaf){
-        .is_there = true, .type = (int)element->type, .max_level = max_level};
+    *leaf = (struct stg_parquet_leaf){.is_there = true,
+                                      .type = (int)element->type,
+                                      .max_level = levels->max_level,
+                                      .n_lists = levels->n_lists};
+    memcpy(leaf->list_levels, levels->list_levels, sizeof(leaf->list_levels));
     switch (leaf->type) {
     case STG_PARQUET_INT32:
     case STG_PARQUET_INT64: set_integer(element, leaf); break;
@@ -185,30 +211,83 @@ static int damaged(struct stg_err *err)
     return stg_err(err, -STAGER_DATA_LOSS, "the schema in its footer is damaged");
 }
 
-/* Appends a name to the path of the innermost group. Returns its length; MAX_PATH: it is
- * too long. */
-static size_t push_path(struct schema *schema, const struct element *element)
+/* Appends a name to a path of that many bytes. */
+static void push_name(struct path *path, size_t at, const struct element *element)
 {
-    size_t at = schema->depth > 1 ? schema->groups[schema->depth - 1].path_bytes : 0;
+    path->bytes = MAX_PATH;
     if (at >= MAX_PATH || element->name_bytes >= MAX_PATH - 2 - at)
-        return MAX_PATH;
+        return;
     if (at > 0)
-        schema->path[at++] = '/';
-    memcpy(schema->path + at, element->name, element->name_bytes);
-    schema->path[at + element->name_bytes] = '\0';
-    return at + element->name_bytes;
+        path->text[at++] = '/';
+    memcpy(path->text + at, element->name, element->name_bytes);
+    path->bytes = at + element->name_bytes;
+    path->text[path->bytes] = '\0';
 }
 
-static int is_nested(const char *name, struct stg_err *err)
+/* Returns whether the name of an element only tells how a list or a map is written. */
+static bool is_plumbing(const struct group *outer, const struct element *element)
 {
-    return stg_err(err, -STAGER_UNIMPLEMENTED,
-                   "column %.256s: it is a list, a map or part of one, which is not "
-                   "supported",
-                   name);
+    bool is_repeated = element->repetition == REPEATED;
+    return outer->is_wrapper || (is_repeated && (outer->is_list || outer->is_map));
+}
+
+static void push_paths(struct schema *schema, const struct element *element)
+{
+    const struct group *outer = &schema->groups[schema->depth - 1];
+    push_name(&schema->path, outer->path_bytes, element);
+    if (!is_plumbing(outer, element)) {
+        push_name(&schema->short_path, outer->short_bytes, element);
+        return;
+    }
+    schema->short_path.bytes = outer->short_bytes;
+    if (outer->short_bytes < MAX_PATH)
+        schema->short_path.text[outer->short_bytes] = '\0';
+}
+
+static bool is_path(const struct path *path, const char *name)
+{
+    return path->bytes < MAX_PATH && strcmp(path->text, name) == 0;
+}
+
+static bool is_named(const struct schema *schema, uint32_t c)
+{
+    return is_path(&schema->path, schema->wants[c].name) ||
+           is_path(&schema->short_path, schema->wants[c].name);
+}
+
+static struct levels levels_of(const struct group *outer, const struct element *element)
+{
+    struct levels levels = outer->levels;
+    levels.max_level += element->repetition == OPTIONAL || element->repetition == REPEATED;
+    if (element->repetition != REPEATED)
+        return levels;
+    if (levels.n_lists < STG_PARQUET_MAX_LISTS)
+        levels.list_levels[levels.n_lists] = levels.max_level;
+    levels.n_lists++;
+    return levels;
+}
+
+static int check_lists(const struct stg_parquet_want *want,
+                       const struct stg_parquet_leaf *leaf, struct stg_err *err)
+{
+    if (leaf->n_lists > STG_PARQUET_MAX_LISTS)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "column %.256s: its lists are %u deep, which is not supported; two "
+                       "are",
+                       want->name, leaf->n_lists);
+    if (leaf->n_lists == want->n_lists)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "column %.256s: its lists are %u deep in the file, and the step "
+                   "declares %u dimensions (shapes: {%.256s: %s})",
+                   want->name, leaf->n_lists, want->n_lists, want->name,
+                   leaf->n_lists == 0   ? "[]"
+                   : leaf->n_lists == 1 ? "[null]"
+                                        : "[null, null]");
 }
 
 static int take_leaf(struct schema *schema, const struct element *element,
-                     const struct group *group, uint32_t c, struct stg_err *err)
+                     const struct levels *levels, uint32_t c, struct stg_err *err)
 {
     const struct stg_parquet_want *want = &schema->wants[c];
     struct stg_parquet_leaf *leaf = &schema->leaves[c];
@@ -216,12 +295,11 @@ static int take_leaf(struct schema *schema, const struct element *element,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "column %.256s: the file has two columns of that name",
                        want->name);
-    if (group->is_repeated || element->repetition == REPEATED)
-        return is_nested(want->name, err);
-    set_leaf(element, group->max_level + (element->repetition == OPTIONAL), leaf);
+    set_leaf(element, levels, leaf);
     schema->columns[c] = schema->n_leaves;
-    if (fits(leaf, want->dtype))
-        return 0;
+    int rc = check_lists(want, leaf, err);
+    if (rc < 0 || fits(leaf, want->dtype))
+        return rc;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "column %.256s: it is %s in the file, and the step declares %s",
                    want->name, dtype_of(leaf), stg_dtype_name(want->dtype));
@@ -230,49 +308,67 @@ static int take_leaf(struct schema *schema, const struct element *element,
 static int add_leaf(struct schema *schema, const struct element *element,
                     struct stg_err *err)
 {
-    const struct group *group = &schema->groups[schema->depth - 1];
+    struct levels levels = levels_of(&schema->groups[schema->depth - 1], element);
     int rc = is_valid_type(element) ? 0 : damaged(err);
-    bool has_path = push_path(schema, element) < MAX_PATH;
-    for (uint32_t c = 0; rc == 0 && has_path && c < schema->n; c++) {
-        if (strcmp(schema->path, schema->wants[c].name) == 0)
-            rc = take_leaf(schema, element, group, c, err);
+    push_paths(schema, element);
+    for (uint32_t c = 0; rc == 0 && c < schema->n; c++) {
+        if (is_named(schema, c))
+            rc = take_leaf(schema, element, &levels, c, err);
     }
     schema->n_leaves++;
     return rc;
 }
 
-/* A wanted name must not be that of a group. */
-static int check_group(const struct schema *schema, bool is_repeated, struct stg_err *err)
+/* Notes which wanted names are those of a group. */
+static void note_group(struct schema *schema, const struct group *group)
 {
     for (uint32_t c = 0; c < schema->n; c++) {
-        if (strcmp(schema->path, schema->wants[c].name) != 0)
+        struct stg_parquet_leaf *leaf = &schema->leaves[c];
+        if (leaf->is_there || !is_named(schema, c))
             continue;
-        if (is_repeated)
-            return is_nested(schema->path, err);
-        return stg_err(err, -STAGER_UNIMPLEMENTED,
-                       "column %.256s: it is a struct, a list or a map; of a struct, "
-                       "name the fields, such as %.256s/NAME",
-                       schema->path, schema->path);
+        leaf->is_group = true;
+        leaf->is_map |= group->is_map;
     }
-    return 0;
+}
+
+static bool is_text(const struct element *element, const char *text, size_t bytes)
+{
+    return element->name_bytes == bytes && memcmp(element->name, text, bytes) == 0;
+}
+
+/* Returns whether a repeated group in a list is no element itself, by the rules of the
+ * format for lists of older writers. */
+static bool is_wrapper(const struct group *outer, const struct element *element)
+{
+    static const char tuple[] = "_tuple";
+    uint64_t n = outer->name_bytes, n_tuple = sizeof(tuple) - 1;
+    if (!outer->is_list || element->repetition != REPEATED || element->n_children != 1 ||
+        is_text(element, "array", 5))
+        return false;
+    return element->name_bytes != n + n_tuple ||
+           memcmp(element->name, outer->name, n) != 0 ||
+           memcmp(element->name + n, tuple, n_tuple) != 0;
 }
 
 static int add_group(struct schema *schema, const struct element *element,
                      struct stg_err *err)
 {
-    bool is_root = schema->depth == 0;
     if (schema->depth == MAX_NESTING || element->n_children < 0)
         return damaged(err);
-    struct group group = {.n_left = (uint64_t)element->n_children};
-    if (!is_root) {
+    struct group group = {.n_left = (uint64_t)element->n_children,
+                          .name = element->name,
+                          .name_bytes = element->name_bytes};
+    if (schema->depth > 0) {
         const struct group *outer = &schema->groups[schema->depth - 1];
-        group.max_level = outer->max_level + (element->repetition == OPTIONAL);
-        group.is_repeated = outer->is_repeated || element->repetition == REPEATED;
-        group.path_bytes = push_path(schema, element);
-        int rc =
-            group.path_bytes < MAX_PATH ? check_group(schema, group.is_repeated, err) : 0;
-        if (rc < 0)
-            return rc;
+        bool is_repeated = element->repetition == REPEATED;
+        push_paths(schema, element);
+        group.levels = levels_of(outer, element);
+        group.path_bytes = schema->path.bytes;
+        group.short_bytes = schema->short_path.bytes;
+        group.is_list = element->is_list && !is_repeated;
+        group.is_map = element->is_map && !is_repeated;
+        group.is_wrapper = is_wrapper(outer, element);
+        note_group(schema, &group);
     }
     schema->groups[schema->depth++] = group;
     return 0;
@@ -288,6 +384,26 @@ static int add_element(struct schema *schema, const struct element *element,
     while (schema->depth > 1 && schema->groups[schema->depth - 1].n_left == 0)
         schema->depth--;
     return rc;
+}
+
+static int check_found(const struct schema *schema, struct stg_err *err)
+{
+    for (uint32_t c = 0; c < schema->n; c++) {
+        const struct stg_parquet_leaf *leaf = &schema->leaves[c];
+        const char *name = schema->wants[c].name;
+        if (!leaf->is_there && leaf->is_group)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "column %.256s: it is a %s in the file; name its fields, such "
+                           "as %.256s/%s",
+                           name, leaf->is_map ? "map" : "struct", name,
+                           leaf->is_map ? "key" : "NAME");
+        if (!leaf->is_there && !schema->wants[c].may_lack)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "column %.256s: the file has no such column, and the step has "
+                           "no default for it",
+                           name);
+    }
+    return 0;
 }
 
 /* The first element is the root; behind its last child there are none. */
@@ -316,13 +432,6 @@ int stg_parquet_schema_read(struct stg_thrift *thrift, uint64_t n_elements,
     }
     if (n_elements == 0 || schema.groups[0].n_left > 0 || schema.depth != 1)
         return damaged(err);
-    for (uint32_t c = 0; c < n; c++) {
-        if (!leaves[c].is_there && !wants[c].may_lack)
-            return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "column %.256s: the file has no such column, and the step has "
-                           "no default for it",
-                           wants[c].name);
-    }
     *ret = schema.n_leaves;
-    return 0;
+    return check_found(&schema, err);
 }

@@ -10,6 +10,7 @@
 #include "daemon/format/parquet/thrift.h"
 
 #define STG_PARQUET_NO_COLUMN UINT32_MAX
+#define STG_PARQUET_MAX_LISTS 2 /* lists of lists */
 
 /* Numbers of the format's Type. */
 enum stg_parquet_type {
@@ -25,8 +26,10 @@ enum stg_parquet_type {
 
 /* A column that was asked for. */
 struct stg_parquet_want {
-    const char *name; /* its path, with '/' between names */
+    const char *name; /* its path, with '/' between names; those of the groups that make
+                         a list or a map may be left out */
     int dtype;
+    unsigned n_lists; /* a value lies in so many lists, one in another */
     bool may_lack; /* a file need not have it, and a value may be null */
 };
 
@@ -36,6 +39,11 @@ struct stg_parquet_leaf {
     int type;             /* enum stg_parquet_type */
     uint32_t value_bytes; /* of FIXED_LEN_BYTE_ARRAY */
     unsigned max_level;   /* a value is there at this definition level; 0: always */
+    unsigned n_lists;     /* also its largest repetition level */
+    /* A list has elements from this definition level on, is empty at the one below, and
+     * null at lower ones. The outer one first. */
+    unsigned list_levels[STG_PARQUET_MAX_LISTS];
+    bool is_group, is_map; /* not there: a struct, a list or a map has the name */
     bool is_unsigned;     /* integers */
     unsigned bits;        /* of an integer: 8 to 64 */
     bool is_float16;

@@ -174,6 +174,13 @@ static int read_levels(struct decoding *d, struct stg_err *err)
     return 0;
 }
 
+static int copy_valid(struct decoding *d)
+{
+    memcpy(d->valid, d->page->valid, d->page->n);
+    d->n_present = d->page->n_valid;
+    return 0;
+}
+
 /* ---- numbers ---- */
 
 static void read_indices(struct decoding *d, const uint32_t *index, uint64_t n,
@@ -637,13 +644,15 @@ int stg_parquet_decode(const struct stg_parquet_page *page,
     struct decoding d;
     int64_t *suffix = NULL;
     begin(&d, page, values);
-    bool has_nulls = page->levels != NULL &&
-                     !are_all_there(page->levels, page->n, page->leaf->max_level);
+    bool has_nulls = page->valid != NULL
+                         ? page->n_valid < page->n
+                         : page->levels != NULL && !are_all_there(page->levels, page->n,
+                                                                  page->leaf->max_level);
     if (!has_nulls && is_view(&d))
         return decode_view(&d, err);
     int rc = take_values(&d, has_nulls, &suffix, err);
     if (rc == 0 && has_nulls)
-        rc = read_levels(&d, err);
+        rc = page->valid != NULL ? copy_valid(&d) : read_levels(&d, err);
     return rc == 0 ? decode(&d, suffix, err) : rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The values of a page of a flat column, as an array of the dtype that a step declares:
- * each row has one, a null has the default. One thread until a chunk is handed out.
+ * The values of a page, as an array of the dtype that a step declares: one for each row,
+ * or each element of a list; a null has the default. One thread until a chunk is handed out.
  */
 #ifndef STG_DAEMON_PARQUET_VALUES_H
 #define STG_DAEMON_PARQUET_VALUES_H
@@ -12,6 +12,7 @@
 /* A column as a step declares it. Strings are borrowed. */
 struct stg_parquet_column {
     struct stg_parquet_want want;
+    int64_t shape[STG_PARQUET_MAX_LISTS]; /* of the lists; -1: any length */
     uint64_t value;   /* the default of a number, in its first bytes */
     const char *text; /* and that of a string */
     uint64_t text_bytes;
@@ -39,6 +40,8 @@ struct stg_parquet_page {
     int encoding;
     uint64_t n;                      /* rows, or entries of a dictionary */
     struct stg_parquet_runs *levels; /* of definition; NULL: no value is null */
+    const uint8_t *valid;            /* in place of levels: which are not null, n_valid */
+    uint64_t n_valid;
     struct stg_parquet_bytes bytes;
     struct stg_parquet_runs *indices;            /* NULL: bytes are the values */
     const struct stg_parquet_values *dictionary; /* of the indices; NULL: none */

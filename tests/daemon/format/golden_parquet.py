@@ -130,6 +130,58 @@ golden("types", saved(KINDS, write_statistics=True, store_decimal_as_integer=Tru
         "small": [i - 10 for i in range(N)], "code": [f"{chr(65 + i)}BC" for i in range(N)], "user/id": range(N),
         "user/tag/word": [f"w{i}" for i in range(N)]})
 
+# Lists, for the tests of lists alone. Row i has i % 4 elements; each fifth list is null, each eleventh value too.
+LENGTHS = [i % 4 for i in range(N)]
+LISTS = [None if i % 5 == 3 else [None if (i * 3 + k) % 11 == 10 else i * 10 + k for k in range(n)] for i, n in enumerate(LENGTHS)]
+DEEP = [None if i % 7 == 5 else [LISTS[(i + k) % N] for k in range(i % 3)] for i in range(N)]
+WORDS = [None if row is None else [None if value is None else f"w{value}" for value in row] for row in LISTS]
+POINTS = [[i, i + 0.5, -i] for i in range(N)]
+MAPS = [[(f"k{k}", i + k) for k in range(i % 3)] for i in range(N)]
+STRUCTS = [[{"a": i + k, "b": f"b{k}"} for k in range(i % 2 + 1)] for i in range(N)]
+LIST_COLUMNS = {"id": IDS, "ids": pa.array(LISTS, pa.list_(pa.int64())), "words": pa.array(WORDS, pa.list_(pa.string())),
+                "deep": pa.array(DEEP, pa.list_(pa.list_(pa.int64()))), "point": pa.array(POINTS, pa.list_(pa.float32(), 3)),
+                "map": pa.array(MAPS, pa.map_(pa.string(), pa.int32())),
+                "structs": pa.array(STRUCTS, pa.list_(pa.struct({"a": pa.int64(), "b": pa.string()})))}
+SMALL_PAGES = {"data_page_size": 30, "write_batch_size": 2, "row_group_size": 12}
+
+
+def text_of_list(value, default):
+    if value is None:
+        return "[]"
+    if isinstance(value, list):
+        return "[" + " ".join(text_of_list(item, default) if isinstance(item, list) else text_of(item, default)
+                              for item in value) + "]"
+    return text_of(value, default)
+
+
+def flat(value):
+    return [item for inner in value or [] for item in inner or []]
+
+
+def splits(value):
+    ends = [0]
+    for inner in value or []:
+        ends.append(ends[-1] + len(inner or []))
+    return ends
+
+
+def rows_of_lists():
+    lines = []
+    for i in range(N):
+        parts = [(IDS[i], None), (LISTS[i], -1), (WORDS[i], "none"), (flat(DEEP[i]), -1), (splits(DEEP[i]), -1), (POINTS[i], 0.0),
+                 ([key for key, _ in MAPS[i]], ""), ([value for _, value in MAPS[i]], 0), ([row["b"] for row in STRUCTS[i]], "")]
+        lines.append(" ".join(text_of_list(*part) for part in parts) + "\\n")
+    return "".join(lines)
+
+
+LIST_OPTIONS = ("columns: {id: int64, ids: int64, words: string, deep: int64, point: float32, map/key: string, map/value: int32, "
+                "structs/list/element/b: string}, shapes: {ids: [null], words: [null], deep: [null, null], point: [3], map/key: [null], "
+                "map/value: [null], structs/list/element/b: [null]}, defaults: {ids: -1, words: none, deep: -1}")
+for list_name, list_options in (("lists_v1", {"data_page_version": "1.0", **PLAIN}),
+                                ("lists_v2", {"data_page_version": "2.0", "compression": "snappy"})):
+    array(f"parquet_{list_name}", saved(LIST_COLUMNS, **list_options, **SMALL_PAGES))
+    FILES.append((list_name, LIST_OPTIONS, rows_of_lists()))
+
 array("parquet_lists", saved({"id": [1, 2], "ids": pa.array([[1, 2], [3]], pa.list_(pa.int64()))}))
 array("parquet_brotli", saved({"id": [1, 2]}, compression="brotli"))
 array("parquet_empty", saved({"id": pa.array([], pa.int64())}))

@@ -150,7 +150,7 @@ static char *sorted(const char *text)
 static void a_global_shuffle_has_each_row_of_each_file_once(void)
 {
     struct stg_dataset_env env = stg_test_env();
-    char twice[4096];
+    char twice[16384];
     for (size_t i = 0; i < N_FILES; i++) {
         stg_test_file("a.parquet", parquet_files[i].data, parquet_files[i].bytes);
         stg_test_file("b.parquet", parquet_files[i].data, parquet_files[i].bytes);
@@ -248,11 +248,18 @@ static void an_error_names_file_column_and_what_to_do(void)
         const char *options, *part;
     } rows[] = {
         {parquet_lists, sizeof(parquet_lists), "columns: {ids: int64}",
-         "a.parquet: column ids: it is a struct, a list or a map"},
-        {parquet_lists, sizeof(parquet_lists), "columns: {ids/list/element: int64}",
-         "a.parquet: column ids/list/element: it is a list, a map or part of one"},
+         "a.parquet: column ids: its lists are 1 deep in the file, and the step declares "
+         "0 dimensions (shapes: {ids: [null]})"},
+        {parquet_lists, sizeof(parquet_lists),
+         "columns: {ids/list/element: int64}, shapes: {ids/list/element: [2, null]}",
+         "its lists are 1 deep in the file, and the step declares 2 dimensions"},
+        {parquet_lists, sizeof(parquet_lists), "columns: {id: int64}, shapes: {id: [1]}",
+         "its lists are 0 deep in the file"},
         {parquet_types, sizeof(parquet_types), "columns: {user: int64}",
-         "name the fields, such as user/NAME"},
+         "it is a struct in the file; name its fields, such as user/NAME"},
+        {parquet_lists_v1, sizeof(parquet_lists_v1),
+         "columns: {map: string}, shapes: {map: [null]}",
+         "it is a map in the file; name its fields, such as map/key"},
         {parquet_brotli, sizeof(parquet_brotli), "columns: {id: int64}",
          "column id, row group 0, page at offset 33: its codec is BROTLI"},
         {parquet_plain, sizeof(parquet_plain), "columns: {id: int32}",
@@ -269,6 +276,52 @@ static void an_error_names_file_column_and_what_to_do(void)
         stg_test_file("a.parquet", rows[i].data, rows[i].bytes);
         CHECK_CONTAINS(error_of(rows[i].options), rows[i].part);
     }
+}
+
+/* ---- lists ---- */
+
+static void batches_of_lists_are_values_and_row_splits(void)
+{
+    stg_test_file("a.parquet", parquet_lists_v1, sizeof(parquet_lists_v1));
+    check_rows("columns: {ids: int64, words: string}, shapes: {ids: [null], words: "
+               "[null]}, defaults: {ids: -1, words: none}",
+               "- ragged_batch: {batch_size: 3}\n- take: {count: 1}\n",
+               "[10 20 21] [0 0 1 3] [w10 w20 w21] [0 0 1 3]\n", "lists");
+    check_rows("columns: {deep: int64}, shapes: {deep: [null, null]}, defaults: {deep: -1}",
+               "- ragged_batch: {batch_size: 3}\n- take: {count: 1}\n",
+               "[10 20 21] [0 1 3 3] [0 0 1 3]\n", "lists of lists");
+    check_rows("columns: {point: float32}, shapes: {point: [3]}",
+               "- batch: {batch_size: 2}\n- take: {count: 1}\n",
+               "[[0 0.5 0] [1 1.5 -1]]\n", "lists of a declared length");
+}
+
+static void a_list_that_cannot_be_had_costs_its_row(void)
+{
+    stg_test_file("a.parquet", parquet_lists_v1, sizeof(parquet_lists_v1));
+    check_rows("columns: {ids: int64}, shapes: {ids: [null]}",
+               "- take: {count: 4}\n",
+               "[]\n[10]\n[20 21]\n!INVALID_ARGUMENT\n[]\n", "a null list");
+    check_rows("columns: {ids: int64}, shapes: {ids: [2]}, defaults: {ids: 0}",
+               "- take: {count: 3}\n",
+               "!INVALID_ARGUMENT\n!INVALID_ARGUMENT\n[20 21]\n[0 0]\n"
+               "!INVALID_ARGUMENT\n!INVALID_ARGUMENT\n[60 61]\n",
+               "another length");
+    CHECK_CONTAINS(error_of("columns: {ids: int64}, shapes: {ids: [2]}"),
+                   "a.parquet: row 0: column ids, row group 0, page at offset ");
+    CHECK_CONTAINS(error_of("columns: {ids: int64}, shapes: {ids: [2]}"),
+                   "the list has 0 elements, and shapes declares 2");
+    check_rows("columns: {deep: int64}, shapes: {deep: [null, 2]}, defaults: {deep: 0}",
+               "- take: {count: 2}\n", "[]\n!INVALID_ARGUMENT\n[[20 21] [0 0]]\n",
+               "inner lists of another length");
+}
+
+static void a_file_without_a_column_of_lists_has_defaults(void)
+{
+    stg_test_file("a.parquet", parquet_plain, sizeof(parquet_plain));
+    check_rows("columns: {a: int64, b: int64, c: string, d: int64}, "
+               "shapes: {a: [null], b: [2], c: [null, null], d: [2, 1]}, "
+               "defaults: {a: 7, b: 7, c: x, d: 8}",
+               "- take: {count: 1}\n", "[] [7 7] [] [0] [[8] [8]]\n", "no lists");
 }
 
 static void a_file_on_another_machine_is_refused(void)
@@ -334,7 +387,11 @@ static void options_that_cannot_be_right_are_refused(void)
         {"columns: {id: int8}, defaults: {id: x}", "the default of id must be one int8"},
         {"columns: {id: string}, defaults: {id: 3}",
          "the default of id must be one string"},
-        {"columns: {id: int8}, defaults: {ids: 3}", "columns has no \"ids\""},
+        {"columns: {id: int8}, defaults: {ids: 3}", "defaults: columns has no \"ids\""},
+        {"columns: {id: int8}, shapes: {ids: [3]}", "shapes: columns has no \"ids\""},
+        {"columns: {id: int8}, shapes: {id: 3}", "that of id must be a list of at most 2"},
+        {"columns: {id: int8}, shapes: {id: [0]}", "dimensions from 1 to 65536"},
+        {"columns: {id: int8}, shapes: {id: [1, 2, 3]}", "at most 2 dimensions"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         CHECK_CONTAINS(stg_test_refused(pipeline(rows[i][0], "")), rows[i][1]);
@@ -454,6 +511,9 @@ static const struct stg_test tests[] = {
     TEST(the_defaults_of_a_column_stand_for_one_that_a_file_lacks),
     TEST(a_file_without_rows_has_none),
     TEST(an_error_names_file_column_and_what_to_do),
+    TEST(batches_of_lists_are_values_and_row_splits),
+    TEST(a_list_that_cannot_be_had_costs_its_row),
+    TEST(a_file_without_a_column_of_lists_has_defaults),
     TEST(a_file_on_another_machine_is_refused),
     TEST(a_page_that_does_not_fit_the_memory_is_an_error_with_advice),
     TEST(a_null_without_a_default_names_its_row),
