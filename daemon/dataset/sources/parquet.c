@@ -134,7 +134,8 @@ static int read_shape(const struct stg_step *step, struct stg_parquet_column *co
                       struct stg_err *err)
 {
     const struct stg_attr *attr = attr_of(step, SHAPES, column->want.name);
-    bool ok = attr == NULL || (attr->ndim == 1 && attr->n_values <= STG_PARQUET_MAX_LISTS);
+    bool ok =
+        attr == NULL || (attr->ndim == 1 && attr->n_values <= STG_PARQUET_MAX_LISTS);
     for (size_t d = 0; ok && attr != NULL && d < attr->n_values; d++) {
         const struct stg_value *value = &attr->values[d];
         ok = is_dimension(value);
@@ -226,10 +227,11 @@ static bool infer_pair(const struct stg_parquet_column *column, struct stg_bump 
                        struct stg_component *values, struct stg_component *splits)
 {
     int64_t n = column->shape[0];
-    *values = (struct stg_component){.name = part_name(bump, column->want.name, "/values"),
-                                     .dtype = column->want.dtype,
-                                     .ndim = 1,
-                                     .shape = {-1}};
+    *values =
+        (struct stg_component){.name = part_name(bump, column->want.name, "/values"),
+                               .dtype = column->want.dtype,
+                               .ndim = 1,
+                               .shape = {-1}};
     *splits =
         (struct stg_component){.name = part_name(bump, column->want.name, "/row_splits"),
                                .dtype = STAGER_INT64,
@@ -620,8 +622,7 @@ static struct stg_tensor *show(const struct parquet *p, uint32_t c, int64_t n,
     const struct stg_parquet_column *column = &p->columns[c];
     const struct stg_parquet_rows *rows = &cursor->lists.rows;
     uint64_t at = p->in_group - cursor->first, first = at, n_values = (uint64_t)n;
-    *tensor =
-        (struct stg_tensor){.dtype = column->want.dtype, .ndim = 1, .shape = {n}};
+    *tensor = (struct stg_tensor){.dtype = column->want.dtype, .ndim = 1, .shape = {n}};
     if (column->want.n_lists > 0) {
         n_values = set_shape(column, rows, at, n, tensor);
         first = (uint64_t)stg_parquet_value_of(rows, at);

@@ -80,8 +80,8 @@ int stg_parquet_cursor_go(struct stg_parquet_cursor *cursor, uint64_t row,
 void stg_parquet_cursor_lose(struct stg_parquet_cursor *cursor,
                              const struct stg_err *why);
 /* Returns the values of the rows that the cursor is at; of a list, cursor->lists. */
-static inline const struct stg_parquet_values *
-stg_parquet_cursor_values(const struct stg_parquet_cursor *cursor)
+static inline const struct stg_parquet_values *stg_parquet_cursor_values(
+    const struct stg_parquet_cursor *cursor)
 {
     return cursor->column->want.n_lists > 0 ? cursor->lists.values : &cursor->values;
 }

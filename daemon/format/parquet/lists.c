@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define AT_ONCE 1024 /* levels in hand */
+#define AT_ONCE 1024  /* levels in hand */
 #define FIRST_SIZE 64 /* values of a row that is put together */
 
 static int damaged(struct stg_err *err, const char *what)
@@ -277,8 +277,8 @@ static uint64_t string_bytes(const struct stg_parquet_values *from, int64_t firs
 {
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < n; i++)
-        bytes += (uint64_t)(from->end[first + (int64_t)i] -
-                            from->begin[first + (int64_t)i]);
+        bytes +=
+            (uint64_t)(from->end[first + (int64_t)i] - from->begin[first + (int64_t)i]);
     return bytes;
 }
 
@@ -442,8 +442,8 @@ int stg_parquet_lists_fill(struct stg_parquet_lists *lists, uint64_t n,
     for (unsigned d = 0; d < n_lists; d++)
         leaf.list_levels[d] = d + 2;
     counted.n_rows = n;
-    counted.n_inner = n_lists > 1 && column->shape[0] > 0 ? n * (uint64_t)column->shape[0]
-                                                          : 0;
+    counted.n_inner =
+        n_lists > 1 && column->shape[0] > 0 ? n * (uint64_t)column->shape[0] : 0;
     counted.n_slots = n * size_of(column->shape, n_lists);
     int rc = take_arrays(lists, &counted, &scan, err);
     if (rc < 0)

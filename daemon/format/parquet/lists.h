@@ -31,12 +31,12 @@ struct stg_parquet_lists {
     /* A part, and how many of its rows were had. */
     struct stg_parquet_rows part;
     const struct stg_parquet_values *part_values;
-    bool goes_on;                  /* its first row began in a part before */
-    bool inner_goes_on;            /* so did the first list of it */
-    uint64_t n_slots, n_valid;     /* values, of which so many are not null */
-    uint8_t *valid;                /* of each value */
+    bool goes_on;              /* its first row began in a part before */
+    bool inner_goes_on;        /* so did the first list of it */
+    uint64_t n_slots, n_valid; /* values, of which so many are not null */
+    uint8_t *valid;            /* of each value */
     uint64_t n_had;
-    struct stg_chunk *memory;      /* of all that */
+    struct stg_chunk *memory; /* of all that */
 
     /* The row that is put together of parts. */
     bool is_open;

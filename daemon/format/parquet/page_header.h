@@ -33,8 +33,8 @@ struct stg_parquet_page_header {
     int kind, encoding, level_encoding, repetition_encoding;
     uint32_t bytes, plain_bytes; /* of the page in the file, and decompressed */
     uint32_t n; /* values, nulls among them: rows of a flat column; of a list, levels */
-    uint32_t level_bytes;        /* of all levels, of a page of version 2 */
-    uint32_t repetition_bytes;   /* of them */
+    uint32_t level_bytes;      /* of all levels, of a page of version 2 */
+    uint32_t repetition_bytes; /* of them */
     uint32_t crc;
     bool has_crc;
     bool is_plain; /* the page is not compressed, whatever the codec of the column */

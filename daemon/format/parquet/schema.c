@@ -43,7 +43,7 @@ struct group {
     size_t path_bytes, short_bytes;
     struct levels levels;
     bool is_list, is_map; /* it is annotated so: its repeated child has no name */
-    bool is_wrapper;      /* the middle one of three groups of a list: nor has its child */
+    bool is_wrapper; /* the middle one of three groups of a list: nor has its child */
 };
 
 struct schema {
@@ -258,7 +258,8 @@ static bool is_named(const struct schema *schema, uint32_t c)
 static struct levels levels_of(const struct group *outer, const struct element *element)
 {
     struct levels levels = outer->levels;
-    levels.max_level += element->repetition == OPTIONAL || element->repetition == REPEATED;
+    levels.max_level +=
+        element->repetition == OPTIONAL || element->repetition == REPEATED;
     if (element->repetition != REPEATED)
         return levels;
     if (levels.n_lists < STG_PARQUET_MAX_LISTS)
@@ -271,10 +272,11 @@ static int check_lists(const struct stg_parquet_want *want,
                        const struct stg_parquet_leaf *leaf, struct stg_err *err)
 {
     if (leaf->n_lists > STG_PARQUET_MAX_LISTS)
-        return stg_err(err, -STAGER_UNIMPLEMENTED,
-                       "column %.256s: its lists are %u deep, which is not supported; two "
-                       "are",
-                       want->name, leaf->n_lists);
+        return stg_err(
+            err, -STAGER_UNIMPLEMENTED,
+            "column %.256s: its lists are %u deep, which is not supported; two "
+            "are",
+            want->name, leaf->n_lists);
     if (leaf->n_lists == want->n_lists)
         return 0;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -360,13 +362,12 @@ static int add_group(struct schema *schema, const struct element *element,
                           .name_bytes = element->name_bytes};
     if (schema->depth > 0) {
         const struct group *outer = &schema->groups[schema->depth - 1];
-        bool is_repeated = element->repetition == REPEATED;
         push_paths(schema, element);
         group.levels = levels_of(outer, element);
         group.path_bytes = schema->path.bytes;
         group.short_bytes = schema->short_path.bytes;
-        group.is_list = element->is_list && !is_repeated;
-        group.is_map = element->is_map && !is_repeated;
+        group.is_list = element->is_list;
+        group.is_map = element->is_map && element->repetition != REPEATED;
         group.is_wrapper = is_wrapper(outer, element);
         note_group(schema, &group);
     }

@@ -30,7 +30,7 @@ struct stg_parquet_want {
                          a list or a map may be left out */
     int dtype;
     unsigned n_lists; /* a value lies in so many lists, one in another */
-    bool may_lack; /* a file need not have it, and a value may be null */
+    bool may_lack;    /* a file need not have it, and a value may be null */
 };
 
 /* What it is in this file. */
@@ -44,8 +44,8 @@ struct stg_parquet_leaf {
      * null at lower ones. The outer one first. */
     unsigned list_levels[STG_PARQUET_MAX_LISTS];
     bool is_group, is_map; /* not there: a struct, a list or a map has the name */
-    bool is_unsigned;     /* integers */
-    unsigned bits;        /* of an integer: 8 to 64 */
+    bool is_unsigned;      /* integers */
+    unsigned bits;         /* of an integer: 8 to 64 */
     bool is_float16;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The values of a page, as an array of the dtype that a step declares: one for each row,
- * or each element of a list; a null has the default. One thread until a chunk is handed out.
+ * or each element of a list; a null has the default. One thread until a chunk is handed
+ * out.
  */
 #ifndef STG_DAEMON_PARQUET_VALUES_H
 #define STG_DAEMON_PARQUET_VALUES_H

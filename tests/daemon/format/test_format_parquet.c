@@ -287,9 +287,10 @@ static void batches_of_lists_are_values_and_row_splits(void)
                "[null]}, defaults: {ids: -1, words: none}",
                "- ragged_batch: {batch_size: 3}\n- take: {count: 1}\n",
                "[10 20 21] [0 0 1 3] [w10 w20 w21] [0 0 1 3]\n", "lists");
-    check_rows("columns: {deep: int64}, shapes: {deep: [null, null]}, defaults: {deep: -1}",
-               "- ragged_batch: {batch_size: 3}\n- take: {count: 1}\n",
-               "[10 20 21] [0 1 3 3] [0 0 1 3]\n", "lists of lists");
+    check_rows(
+        "columns: {deep: int64}, shapes: {deep: [null, null]}, defaults: {deep: -1}",
+        "- ragged_batch: {batch_size: 3}\n- take: {count: 1}\n",
+        "[10 20 21] [0 1 3 3] [0 0 1 3]\n", "lists of lists");
     check_rows("columns: {point: float32}, shapes: {point: [3]}",
                "- batch: {batch_size: 2}\n- take: {count: 1}\n",
                "[[0 0.5 0] [1 1.5 -1]]\n", "lists of a declared length");
@@ -298,8 +299,7 @@ static void batches_of_lists_are_values_and_row_splits(void)
 static void a_list_that_cannot_be_had_costs_its_row(void)
 {
     stg_test_file("a.parquet", parquet_lists_v1, sizeof(parquet_lists_v1));
-    check_rows("columns: {ids: int64}, shapes: {ids: [null]}",
-               "- take: {count: 4}\n",
+    check_rows("columns: {ids: int64}, shapes: {ids: [null]}", "- take: {count: 4}\n",
                "[]\n[10]\n[20 21]\n!INVALID_ARGUMENT\n[]\n", "a null list");
     check_rows("columns: {ids: int64}, shapes: {ids: [2]}, defaults: {ids: 0}",
                "- take: {count: 3}\n",
@@ -389,7 +389,8 @@ static void options_that_cannot_be_right_are_refused(void)
          "the default of id must be one string"},
         {"columns: {id: int8}, defaults: {ids: 3}", "defaults: columns has no \"ids\""},
         {"columns: {id: int8}, shapes: {ids: [3]}", "shapes: columns has no \"ids\""},
-        {"columns: {id: int8}, shapes: {id: 3}", "that of id must be a list of at most 2"},
+        {"columns: {id: int8}, shapes: {id: 3}",
+         "that of id must be a list of at most 2"},
         {"columns: {id: int8}, shapes: {id: [0]}", "dimensions from 1 to 65536"},
         {"columns: {id: int8}, shapes: {id: [1, 2, 3]}", "at most 2 dimensions"},
     };
