@@ -222,20 +222,19 @@ def lengths_of(column):
 def read_lists(name, path, dtypes, defaults, shapes):
     """By component of ragged batches: all parts of a pass, and row_splits as lengths."""
     dataset = stager.parquet(path, dtypes, defaults, shapes, shuffle=False).ragged_batch(64)
-    stager.apply(stager.staged(dataset.get_next(), name=name, on_timeout="wait", max_batch_bytes="16MiB"), replace=True)
+    stager.apply(stager.staged(dataset, name=name, on_timeout="wait", max_batch_bytes="16MiB"), replace=True)
     got = {}
     with stager.open(name) as stream:
         for batch in stream:
             for column, dtype in dtypes.items():
-                part = batch[column]
-                add_part(got, column, part, dtype)
+                deep = len(shapes[column]) > 1
+                add_part(got, column, (batch[f"{column}/values"], batch[f"{column}/row_splits"]) if deep else batch[column], dtype)
     stager.delete(name)
     return got
 
 
 def add_part(got, column, part, dtype):
-    values = part.values if isinstance(part, stager.Ragged) else part["values"]
-    splits = part.row_splits if isinstance(part, stager.Ragged) else part["row_splits"]
+    values, splits = (part.values, part.row_splits) if isinstance(part, stager.Ragged) else part
     got.setdefault(column + "/lengths", []).extend(np.diff(splits).tolist())
     if isinstance(values, stager.Ragged):
         add_part(got, column + "/values", values, dtype)
