@@ -77,13 +77,18 @@ int stg_reconnect_keep(struct stager_stream *stream, const char *name,
 
 /* ---- between two attempts ---- */
 
+/* Returns the pause after one of pause_ns; 0: the first one. */
+static int64_t pause_after(int64_t pause_ns)
+{
+    if (pause_ns == 0)
+        return FIRST_PAUSE_NS;
+    return 2 * pause_ns < LONGEST_PAUSE_NS ? 2 * pause_ns : LONGEST_PAUSE_NS;
+}
+
 static void pause_until_next(struct stager_stream *stream)
 {
     struct stg_reconnect *reconnect = stream->reconnect;
-    reconnect->pause_ns = reconnect->pause_ns == 0 ? FIRST_PAUSE_NS
-                          : 2 * reconnect->pause_ns < LONGEST_PAUSE_NS
-                              ? 2 * reconnect->pause_ns
-                              : LONGEST_PAUSE_NS;
+    reconnect->pause_ns = pause_after(reconnect->pause_ns);
     reconnect->retry_ns = stg_clock_ns() + reconnect->pause_ns;
 }
 
@@ -439,7 +444,7 @@ int stg_reconnect_commit(struct stager_stream *stream, const char *state, const 
                                   .client_id = reconnect->client_id,
                                   .named = reconnect->options.client_id != NULL,
                                   .rejoin = reconnect->rejoin};
-    int64_t begin_ns = stg_clock_ns(), pause_ns = FIRST_PAUSE_NS;
+    int64_t begin_ns = stg_clock_ns(), pause_ns = 0;
     for (;;) {
         bool is_answered, is_over;
         int rc = commit_once(stream, &request, limit_ns, &is_answered);
@@ -448,9 +453,9 @@ int stg_reconnect_commit(struct stager_stream *stream, const char *state, const 
         if (is_answered || is_over ||
             (rc != -STAGER_UNAVAILABLE && rc != -STAGER_PERMISSION_DENIED))
             return rc;
+        pause_ns = pause_after(pause_ns);
         if (!stg_socket_wait(-1, now_ns + pause_ns))
             return stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED,
                            "the wait for stagerd was interrupted");
-        pause_ns = 2 * pause_ns < LONGEST_PAUSE_NS ? 2 * pause_ns : LONGEST_PAUSE_NS;
     }
 }
