@@ -113,7 +113,7 @@ bool stg_words_name(struct stg_words *words, char *ret, size_t bytes)
             low = i + 2 < n ? stg_hex_digit(word[i + 2]) : -1;
             i += 2;
         }
-        if (high < 0 || low < 0)
+        if (high < 0 || low < 0 || (high << 4 | low) == 0)
             return false;
         ret[k++] = (char)(high << 4 | low);
     }

@@ -51,7 +51,7 @@ bool stg_words_is(struct stg_words *words, const char *text);
 bool stg_words_number(struct stg_words *words, uint64_t *ret);
 /* Takes a number of 16 hexadecimal digits. */
 bool stg_words_hex(struct stg_words *words, uint64_t *ret);
-/* Takes an escaped name of less than `bytes` bytes. */
+/* Takes an escaped name of less than `bytes` bytes, none of them 0. */
 bool stg_words_name(struct stg_words *words, char *ret, size_t bytes);
 
 #endif

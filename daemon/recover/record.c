@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/fingerprint.h"
-#include "core/param.h"
+#include "core/record/line.h"
 
 #define MAGIC "stager_run"
 #define SUM_BYTES 21 /* "sum 0123456789abcdef\n" */
@@ -21,45 +21,6 @@ void stg_run_record_finish(struct stg_run_record *record)
     record->vacant = NULL;
     record->members = NULL;
     record->n_vacant = record->n_members = 0;
-}
-
-/* ---- names: no character of one ends a field ---- */
-
-static bool is_plain(unsigned char c)
-{
-    return c > ' ' && c <= '~' && c != '%';
-}
-
-static void write_name(FILE *file, const char *name)
-{
-    putc('=', file);
-    for (const char *c = name; *c != '\0'; c++) {
-        if (is_plain((unsigned char)*c))
-            putc(*c, file);
-        else
-            fprintf(file, "%%%02x", (unsigned char)*c);
-    }
-}
-
-/* Returns whether the text is a name that fits. */
-static bool read_name(const char *text, char *ret, size_t bytes)
-{
-    size_t n = 0;
-    if (*text++ != '=')
-        return false;
-    for (; *text != '\0' && n + 1 < bytes; n++, text++) {
-        ret[n] = *text;
-        if (*text != '%')
-            continue;
-        int high = stg_hex_digit(text[1]);
-        int low = high >= 0 ? stg_hex_digit(text[2]) : -1;
-        if (low < 0 || high * 16 + low == 0)
-            return false;
-        ret[n] = (char)(high * 16 + low);
-        text += 2;
-    }
-    ret[n] = '\0';
-    return *text == '\0';
 }
 
 /* ---- writing ---- */
@@ -87,13 +48,14 @@ static void write_origin(FILE *file, const struct stg_run_record *record)
 
 static void write_member(FILE *file, const struct stg_run_member *member)
 {
+    char name[STG_LINE_NAME_BYTES(sizeof(member->client_id) - 1)];
+    stg_line_escape(member->client_id, name);
     fprintf(file, "member %016" PRIx64 " %" PRIu64 " %" PRIu64 " %u %u %u %u %d %d %d ",
             member->member, member->attempt, member->process, member->pid, member->uid,
             member->rank, member->consumer, member->is_named, member->is_late,
             member->took_over);
-    fprintf(file, "=%s ", member->acknowledged != NULL ? member->acknowledged : "");
-    write_name(file, member->client_id);
-    putc('\n', file);
+    fprintf(file, "=%s %s\n", member->acknowledged != NULL ? member->acknowledged : "",
+            name);
 }
 
 char *stg_run_record_write(const struct stg_run_record *record, size_t *ret_bytes)
@@ -246,7 +208,9 @@ static int read_member(struct reader *r, struct stg_run_member *ret)
     if (name == NULL)
         return refuse(r, "a member has no name");
     *name++ = '\0';
-    return read_name(name, ret->client_id, sizeof(ret->client_id))
+    struct stg_words words = {.at = name, .end = name + strlen(name)};
+    return stg_words_name(&words, ret->client_id, sizeof(ret->client_id)) &&
+                   words.at == words.end
                ? read_acknowledged(r, line + n, ret)
                : refuse(r, "the name of a member is damaged");
 }
