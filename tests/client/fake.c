@@ -366,6 +366,19 @@ void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t val
     stg_ring_push(&fake->ring, &d);
 }
 
+void fake_publish_from(struct fake *fake, uint32_t slot, uint64_t number,
+                       const struct stg_stream_place *from, int64_t value, int64_t n)
+{
+    struct stg_stream_place after = *from;
+    after.place.items++;
+    after.place.elements += (uint64_t)n;
+    stg_ring_place(&fake->ring, &after);
+    fake_publish(fake, slot, number, value, n);
+    struct stg_batch_header *header = (struct stg_batch_header *)slot_at(fake, slot);
+    header->pass = from->pass;
+    header->before = from->place;
+}
+
 void fake_publish_error(struct fake *fake, uint32_t slot, uint64_t number, int code,
                         const char *text)
 {
@@ -401,6 +414,32 @@ void fake_wait_asleep(struct fake *fake)
 {
     while (!stg_control_waiting(&fake->control))
         sched_yield();
+}
+
+struct stager_batch *fake_take(struct stager_stream *stream)
+{
+    struct stager_batch *batch;
+    int rc = stager_next(stream, 0, &batch);
+    if (rc < 0)
+        FAIL("stager_next: %s", stager_error_text(stream));
+    return batch;
+}
+
+int fake_next_code(struct stager_stream *stream)
+{
+    struct stager_batch *batch = NULL;
+    int rc = stager_next(stream, 0, &batch);
+    CHECK(rc < 0);
+    CHECK(batch == NULL);
+    return rc;
+}
+
+int64_t fake_first_value(const struct stager_batch *batch)
+{
+    struct stager_tensor x;
+    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
+    CHECK_INT(x.dtype, STAGER_INT64);
+    return ((const int64_t *)x.data)[0];
 }
 
 unsigned fake_releases(struct fake *fake)

@@ -109,6 +109,10 @@ void fake_finish(struct fake *fake, struct stager_stream *stream);
 void fake_publish(struct fake *fake, uint32_t slot, uint64_t number, int64_t value,
                   int64_t n);
 
+/* Like fake_publish: an item of n elements, and where it lies in its pass. */
+void fake_publish_from(struct fake *fake, uint32_t slot, uint64_t number,
+                       const struct stg_stream_place *from, int64_t value, int64_t n);
+
 /* Publishes an error item with that (positive) code. */
 void fake_publish_error(struct fake *fake, uint32_t slot, uint64_t number, int code,
                         const char *text);
@@ -127,6 +131,15 @@ unsigned fake_doorbells(struct fake *fake);
 
 /* Waits until the client sleeps (its flag is set). */
 void fake_wait_asleep(struct fake *fake);
+
+/* Returns the next batch, which must be there. */
+struct stager_batch *fake_take(struct stager_stream *stream);
+
+/* Returns the code of stager_next, which must fail. */
+int fake_next_code(struct stager_stream *stream);
+
+/* Returns the first element of x. */
+int64_t fake_first_value(const struct stager_batch *batch);
 
 /* Returns the releases that the client posted since the last call. */
 unsigned fake_releases(struct fake *fake);

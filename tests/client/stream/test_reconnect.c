@@ -32,6 +32,13 @@ static void start(struct fake *fake)
     fake->begins_pass = 1;
 }
 
+static struct stager_stream *start_and_open(struct fake *fake,
+                                            const struct stager_options *options)
+{
+    start(fake);
+    return fake_open(fake, options);
+}
+
 /* What is set in `ret` before stays. */
 static void start_again(struct fake *ret, const struct fake *before)
 {
@@ -42,18 +49,19 @@ static void start_again(struct fake *ret, const struct fake *before)
     ret->max_in_flight = before->max_in_flight;
 }
 
+static void restart(struct fake *ret, struct fake *before)
+{
+    fake_die(before);
+    start_again(ret, before);
+}
+
 /* Item `number` of the pass, of `rows` elements. */
 static void publish(struct fake *fake, uint64_t pass, uint64_t number, uint64_t rows)
 {
-    uint32_t slot = (uint32_t)(number % FAKE_SLOTS);
-    struct stg_stream_place at = {
-        .pass = pass, .place = {.items = number + 1, .elements = (number + 1) * rows}};
-    stg_ring_place(&fake->ring, &at);
-    fake_publish(fake, slot, number, (int64_t)(100 * number), (int64_t)rows);
-    struct stg_batch_header *header =
-        (struct stg_batch_header *)(fake->segment + slot * fake->slot_bytes);
-    header->pass = pass;
-    header->before = (struct stg_pass_place){.items = number, .elements = number * rows};
+    struct stg_stream_place from = {
+        .pass = pass, .place = {.items = number, .elements = number * rows}};
+    fake_publish_from(fake, (uint32_t)(number % FAKE_SLOTS), number, &from,
+                      (int64_t)(100 * number), (int64_t)rows);
 }
 
 static void stop_both(struct fake *before, struct fake *fake,
@@ -66,31 +74,6 @@ static void stop_both(struct fake *before, struct fake *fake,
 }
 
 /* ---- the trainer ---- */
-
-static int64_t first_value(const struct stager_batch *batch)
-{
-    struct stager_tensor x;
-    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
-    return ((const int64_t *)x.data)[0];
-}
-
-static struct stager_batch *take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    int rc = stager_next(stream, 0, &batch);
-    if (rc < 0)
-        FAIL("stager_next: %s", stager_error_text(stream));
-    return batch;
-}
-
-static int next_code(struct stager_stream *stream)
-{
-    struct stager_batch *batch = NULL;
-    int rc = stager_next(stream, 0, &batch);
-    CHECK(rc < 0);
-    CHECK(batch == NULL);
-    return rc;
-}
 
 /* Polls until something else than a missed deadline comes, as Python does. */
 static int poll_next(struct stager_stream *stream, struct stager_batch **ret)
@@ -145,15 +128,14 @@ static struct stg_state state_sent(const struct fake *fake)
 static void the_next_batch_comes_from_a_stagerd_that_was_started_again(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
     publish(&before, 0, 1, 2);
-    struct stager_batch *first = take(stream);
+    struct stager_batch *first = fake_take(stream);
     fake_die(&before);
-    struct stager_batch *second = take(stream); /* it was in the ring */
+    struct stager_batch *second = fake_take(stream); /* it was in the ring */
     stager_release(first);
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_CONTAINS(stager_error_text(stream), "stagerd has ended");
     CHECK_CONTAINS(stager_error_text(stream), "ms of daemon_reconnect_millis left");
     CHECK_INT(info_of(stream).finished, 0);
@@ -161,8 +143,8 @@ static void the_next_batch_comes_from_a_stagerd_that_was_started_again(void)
     start_again(&fake, &before);
     publish(&fake, 0, 2, 2);
     struct stager_batch *third = next_of(&fake, stream);
-    CHECK_INT(first_value(third), 200);
-    CHECK_INT(first_value(second), 100);
+    CHECK_INT(fake_first_value(third), 200);
+    CHECK_INT(fake_first_value(second), 100);
     CHECK_INT(fake.opened.rejoin.run, 11);
     CHECK_INT(fake.opened.rejoin.member, 12);
     CHECK_INT(fake.opened.rejoin.attempt, 3);
@@ -189,13 +171,11 @@ static void a_stream_goes_on_after_each_of_many_stagerds(void)
     enum { N = 5 };
     static struct fake fakes[N];
     struct stager_batch *held[N];
-    start(&fakes[0]);
-    struct stager_stream *stream = fake_open(&fakes[0], NULL);
+    struct stager_stream *stream = start_and_open(&fakes[0], NULL);
     publish(&fakes[0], 0, 0, 3);
-    held[0] = take(stream);
+    held[0] = fake_take(stream);
     for (uint64_t i = 1; i < N; i++) {
-        fake_die(&fakes[i - 1]);
-        start_again(&fakes[i], &fakes[i - 1]);
+        restart(&fakes[i], &fakes[i - 1]);
         publish(&fakes[i], 0, i, 3);
         held[i] = next_of(&fakes[i], stream);
         CHECK_INT(state_sent(&fakes[i]).place.items, i);
@@ -204,7 +184,7 @@ static void a_stream_goes_on_after_each_of_many_stagerds(void)
     CHECK_INT(info_of(stream).reconnects, N - 1);
     CHECK_INT(info_of(stream).held, N);
     for (uint64_t i = 0; i < N; i++)
-        CHECK_INT(first_value(held[i]), 100 * i);
+        CHECK_INT(fake_first_value(held[i]), 100 * i);
     for (uint64_t i = 0; i < N; i++) /* the oldest one first */
         stager_release(held[i]);
     CHECK_INT(info_of(stream).held, 0);
@@ -218,14 +198,13 @@ static void a_stream_goes_on_after_each_of_many_stagerds(void)
 static void a_stagerd_that_stops_is_awaited(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
     stg_ring_finish(&before.ring, STAGER_UNAVAILABLE,
                     STG_FINAL_STOPPED ": open the stream again when it runs");
     fake_die(&before);
-    stager_release(take(stream));
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    stager_release(fake_take(stream));
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     start_again(&fake, &before);
     publish(&fake, 0, 1, 2);
     stager_release(next_of(&fake, stream));
@@ -235,11 +214,10 @@ static void a_stagerd_that_stops_is_awaited(void)
 static void a_pipeline_that_failed_with_the_same_code_is_over(void)
 {
     struct fake fake = {0};
-    start(&fake);
-    struct stager_stream *stream = fake_open(&fake, NULL);
+    struct stager_stream *stream = start_and_open(&fake, NULL);
     stg_ring_finish(&fake.ring, STAGER_UNAVAILABLE, "http://x/a: status 503");
     for (int i = 0; i < 2; i++) {
-        CHECK_INT(next_code(stream), -STAGER_UNAVAILABLE);
+        CHECK_INT(fake_next_code(stream), -STAGER_UNAVAILABLE);
         CHECK_STR(stager_error_text(stream), "http://x/a: status 503");
     }
     CHECK_INT(info_of(stream).finished, 1);
@@ -249,16 +227,14 @@ static void a_pipeline_that_failed_with_the_same_code_is_over(void)
 static void a_blocked_next_wakes_with_the_next_batch(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
-    fake_die(&before);
-    start_again(&fake, &before);
+    struct stager_stream *stream = start_and_open(&before, NULL);
+    restart(&fake, &before);
     publish(&fake, 0, 0, 2);
     fake_serve(&fake);
     struct stager_batch *batch;
     CHECK_INT(stager_next(stream, -1, &batch), 0);
     fake_join(&fake);
-    CHECK_INT(first_value(batch), 0);
+    CHECK_INT(fake_first_value(batch), 0);
     CHECK_INT(state_sent(&fake).place.items, 0);
     stager_release(batch);
     stop_both(&before, &fake, stream);
@@ -271,8 +247,7 @@ static void a_stream_that_has_nothing_sends_no_state(void)
     start(&before);
     before.begins_pass = 0;
     struct stager_stream *stream = fake_open(&before, NULL);
-    fake_die(&before);
-    start_again(&fake, &before);
+    restart(&fake, &before);
     publish(&fake, 0, 7, 2);
     stager_release(next_of(&fake, stream));
     CHECK_STR(fake.opened_state, "");
@@ -283,7 +258,6 @@ static void a_stream_that_has_nothing_sends_no_state(void)
 static void the_options_of_the_first_open_are_sent_again(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
     char name[] = "rank-1", field[] = "x";
     const char *fields[] = {field};
     struct stager_options options = {.struct_size = sizeof(options),
@@ -295,12 +269,11 @@ static void the_options_of_the_first_open_are_sent_again(void)
                                      .rank = 1,
                                      .world_size = 2,
                                      .resume = "start"};
-    struct stager_stream *stream = fake_open(&before, &options);
+    struct stager_stream *stream = start_and_open(&before, &options);
     memset(name, 'z', sizeof(name) - 1); /* the caller's again */
     memset(field, 'z', sizeof(field) - 1);
     fields[0] = NULL;
-    fake_die(&before);
-    start_again(&fake, &before);
+    restart(&fake, &before);
     publish(&fake, 0, 0, 2);
     stager_release(next_of(&fake, stream));
     CHECK_STR(fake.client_id, "rank-1");
@@ -317,8 +290,7 @@ static void the_options_of_the_first_open_are_sent_again(void)
 static void a_deadline_of_next_is_kept_while_stagerd_is_away(void)
 {
     struct fake fake = {0};
-    start(&fake);
-    struct stager_stream *stream = fake_open(&fake, NULL);
+    struct stager_stream *stream = start_and_open(&fake, NULL);
     fake_die(&fake);
     struct stager_batch *batch;
     int64_t begin_ns = stg_clock_ns();
@@ -333,16 +305,15 @@ static void a_deadline_of_next_is_kept_while_stagerd_is_away(void)
 static void a_stagerd_that_stays_away_is_unavailable_after_the_limit(void)
 {
     struct fake fake = {0};
-    start(&fake);
     struct stager_options options = {.struct_size = sizeof(options),
                                      .daemon_reconnect_millis = 40};
-    struct stager_stream *stream = fake_open(&fake, &options);
+    struct stager_stream *stream = start_and_open(&fake, &options);
     publish(&fake, 0, 0, 2);
-    struct stager_batch *held = take(stream), *batch;
+    struct stager_batch *held = fake_take(stream), *batch;
     fake_die(&fake);
     CHECK_INT(stager_next(stream, -1, &batch), -STAGER_UNAVAILABLE);
     CHECK_CONTAINS(stager_error_text(stream), "did not come back within 40 ms");
-    CHECK_INT(next_code(stream), -STAGER_UNAVAILABLE);
+    CHECK_INT(fake_next_code(stream), -STAGER_UNAVAILABLE);
     CHECK_CONTAINS(stager_error_text(stream), "within 40 ms");
     CHECK_INT(info_of(stream).finished, 1);
     CHECK_INT(stager_rewind(stream), -STAGER_UNAVAILABLE);
@@ -350,7 +321,7 @@ static void a_stagerd_that_stays_away_is_unavailable_after_the_limit(void)
     CHECK_INT(stager_state(stream, state, sizeof(state)), 0);
     CHECK_INT(stager_commit(stream, state, "a"), -STAGER_UNAVAILABLE);
     CHECK_CONTAINS(stager_error_text(stream), "within 40 ms");
-    CHECK_INT(first_value(held), 0);
+    CHECK_INT(fake_first_value(held), 0);
     stager_release(held);
     stager_close(stream);
     fake_stop(&fake);
@@ -370,7 +341,7 @@ static void a_stream_that_does_not_reconnect_is_unavailable_at_once(void)
         fake.irreproducible = i == 2 ? "deterministic: false" : NULL;
         struct stager_stream *stream = fake_open(&fake, &options);
         fake_die(&fake);
-        CHECK_INT(next_code(stream), -STAGER_UNAVAILABLE);
+        CHECK_INT(fake_next_code(stream), -STAGER_UNAVAILABLE);
         CHECK_CONTAINS(stager_error_text(stream), "stagerd closed the connection");
         if (i == 2)
             CHECK_CONTAINS(stager_error_text(stream),
@@ -384,16 +355,14 @@ static void a_stream_that_does_not_reconnect_is_unavailable_at_once(void)
 static void a_stagerd_that_is_unavailable_is_asked_again(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
-    fake_die(&before);
-    start_again(&fake, &before);
+    struct stager_stream *stream = start_and_open(&before, NULL);
+    restart(&fake, &before);
     fake.open_code = -STAGER_UNAVAILABLE;
     fake.text = "try again";
     for (int i = 0; i < 3; i++) {
         fake_serve(&fake);
         while (info_of(stream).reconnect_ns == 0 || stream->reconnect->why[0] == '\0')
-            CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+            CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
         CHECK_CONTAINS(stager_error_text(stream), "try again");
         stream->reconnect->why[0] = '\0';
         fake_join(&fake);
@@ -412,23 +381,21 @@ static void a_stagerd_that_refuses_ends_the_stream_with_its_reason(void)
                                 STAGER_NOT_FOUND};
     for (size_t i = 0; i < 3; i++) {
         struct fake before = {0}, fake = {0};
-        start(&before);
-        struct stager_stream *stream = fake_open(&before, NULL);
+        struct stager_stream *stream = start_and_open(&before, NULL);
         publish(&before, 0, 0, 2);
-        struct stager_batch *held = take(stream), *batch;
-        fake_die(&before);
-        start_again(&fake, &before);
+        struct stager_batch *held = fake_take(stream), *batch;
+        restart(&fake, &before);
         fake.open_code = -codes[i];
         fake.text = "rank 1 (pid 7) did not reconnect";
         fake_serve(&fake);
         CHECK_INT(poll_next(stream, &batch), -codes[i]);
         fake_join(&fake);
         for (int k = 0; k < 2; k++) {
-            CHECK_INT(next_code(stream), -codes[i]);
+            CHECK_INT(fake_next_code(stream), -codes[i]);
             CHECK_STR(stager_error_text(stream), fake.text);
         }
         CHECK_INT(info_of(stream).finished, 1);
-        CHECK_INT(first_value(held), 0);
+        CHECK_INT(fake_first_value(held), 0);
         stager_release(held);
         stop_both(&before, &fake, stream);
     }
@@ -437,10 +404,8 @@ static void a_stagerd_that_refuses_ends_the_stream_with_its_reason(void)
 static void a_join_that_fails_ends_the_stream(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
-    fake_die(&before);
-    start_again(&fake, &before);
+    struct stager_stream *stream = start_and_open(&before, NULL);
+    restart(&fake, &before);
     fake.join_code = -STAGER_ABORTED;
     fake.text = "the run ended";
     fake_serve(&fake);
@@ -454,10 +419,8 @@ static void a_join_that_fails_ends_the_stream(void)
 static void an_older_stagerd_is_refused(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
-    fake_die(&before);
-    start_again(&fake, &before);
+    struct stager_stream *stream = start_and_open(&before, NULL);
+    restart(&fake, &before);
     fake.version = STG_PROTOCOL_RECONNECT - 1;
     fake_serve(&fake);
     struct stager_batch *batch;
@@ -471,16 +434,14 @@ static void an_older_stagerd_is_refused(void)
 static void a_stagerd_that_ends_again_before_it_answers_is_awaited(void)
 {
     struct fake before = {0}, middle = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
-    stager_release(take(stream));
-    fake_die(&before);
-    start_again(&middle, &before);
+    stager_release(fake_take(stream));
+    restart(&middle, &before);
     middle.stays_silent = true;
     fake_serve(&middle);
     while (middle.n_opened == 0)
-        CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+        CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     fake_join(&middle);
     fake_die(&middle);
     start_again(&fake, &before);
@@ -496,17 +457,16 @@ static void a_stagerd_that_ends_again_before_it_answers_is_awaited(void)
 static void a_stream_at_the_end_of_its_pass_reconnects_after_rewind(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
     fake_publish_end(&before, 0);
-    stager_release(take(stream));
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
+    stager_release(fake_take(stream));
+    CHECK_INT(fake_next_code(stream), -STAGER_OUT_OF_RANGE);
     fake_die(&before);
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
+    CHECK_INT(fake_next_code(stream), -STAGER_OUT_OF_RANGE);
     CHECK_INT(info_of(stream).at_end, 1);
     CHECK_INT(stager_rewind(stream), 0);
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     start_again(&fake, &before);
     publish(&fake, 1, 0, 2);
     stager_release(next_of(&fake, stream));
@@ -545,14 +505,12 @@ static int commit(struct fake *fake, struct stager_stream *stream)
 static void a_commit_does_not_wait_for_the_run(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
     struct stager_options options = {.struct_size = sizeof(options), .client_id = "a"};
-    struct stager_stream *stream = fake_open(&before, &options);
+    struct stager_stream *stream = start_and_open(&before, &options);
     publish(&before, 0, 0, 2);
     publish(&before, 0, 1, 2);
-    stager_release(take(stream));
-    fake_die(&before);
-    start_again(&fake, &before);
+    stager_release(fake_take(stream));
+    restart(&fake, &before);
     for (int i = 0; i < 2; i++) {
         CHECK_INT(commit(&fake, stream), 0);
         CHECK_INT(state_sent(&fake).place.items, 1 + i);
@@ -563,8 +521,8 @@ static void a_commit_does_not_wait_for_the_run(void)
         CHECK(fake.opened.named);
         CHECK_INT(info_of(stream).reconnects, 0);
         if (i == 0) { /* what is in the ring stays there */
-            struct stager_batch *batch = take(stream);
-            CHECK_INT(first_value(batch), 100);
+            struct stager_batch *batch = fake_take(stream);
+            CHECK_INT(fake_first_value(batch), 100);
             stager_release(batch);
         }
     }
@@ -576,12 +534,11 @@ static void a_commit_does_not_wait_for_the_run(void)
 static void a_commit_that_is_refused_does_not_end_the_stream(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     fake_die(&before);
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     start_again(&fake, &before);
     fake.open_code = -STAGER_ALREADY_EXISTS;
     fake.text = "another state";
@@ -596,10 +553,9 @@ static void a_commit_that_is_refused_does_not_end_the_stream(void)
 static void a_commit_waits_for_stagerd_up_to_the_limit(void)
 {
     struct fake fake = {0};
-    start(&fake);
     struct stager_options options = {.struct_size = sizeof(options),
                                      .daemon_reconnect_millis = 40};
-    struct stager_stream *stream = fake_open(&fake, &options);
+    struct stager_stream *stream = start_and_open(&fake, &options);
     char state[STAGER_STATE_BYTES];
     CHECK_INT(stager_state(stream, state, sizeof(state)), 0);
     fake_die(&fake);
@@ -614,17 +570,15 @@ static void a_commit_waits_for_stagerd_up_to_the_limit(void)
 static void a_commit_at_the_end_of_a_pass_leaves_the_stream_there(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
     fake_publish_end(&before, 0);
-    stager_release(take(stream));
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
-    fake_die(&before);
-    start_again(&fake, &before);
+    stager_release(fake_take(stream));
+    CHECK_INT(fake_next_code(stream), -STAGER_OUT_OF_RANGE);
+    restart(&fake, &before);
     CHECK_INT(commit(&fake, stream), 0);
     CHECK_INT(state_sent(&fake).pass, 1);
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
+    CHECK_INT(fake_next_code(stream), -STAGER_OUT_OF_RANGE);
     CHECK_INT(stager_rewind(stream), 0);
     publish(&fake, 1, 0, 2);
     stager_release(next_of(&fake, stream));
@@ -635,22 +589,21 @@ static void a_commit_at_the_end_of_a_pass_leaves_the_stream_there(void)
 static void slices_that_are_left_come_before_the_reconnect(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
     struct stager_options options = {.struct_size = sizeof(options), .batch_size = 2};
-    struct stager_stream *stream = fake_open(&before, &options);
+    struct stager_stream *stream = start_and_open(&before, &options);
     publish(&before, 0, 0, 6);
     struct stager_batch *slices[3];
-    slices[0] = take(stream);
+    slices[0] = fake_take(stream);
     fake_die(&before);
     for (int i = 1; i < 3; i++)
-        slices[i] = take(stream);
+        slices[i] = fake_take(stream);
     start_again(&fake, &before);
     publish(&fake, 0, 1, 6);
     stager_release(next_of(&fake, stream));
     CHECK_INT(state_sent(&fake).place.items, 1);
     CHECK_INT(state_sent(&fake).rows, 0);
     for (int i = 0; i < 3; i++) {
-        CHECK_INT(first_value(slices[i]), 2 * i);
+        CHECK_INT(fake_first_value(slices[i]), 2 * i);
         stager_release(slices[i]);
     }
     CHECK_INT(fake_releases(&before), 1);
@@ -683,7 +636,7 @@ static void a_client_of_a_split_goes_on_at_the_united_state(void)
     publish(&before, 0, 1, 2);
     publish(&before, 0, 3, 2);
     for (int i = 0; i < 2; i++)
-        stager_release(take(stream));
+        stager_release(fake_take(stream));
     fake_die(&before);
 
     char text[STG_STATE_TEXT_BYTES];
@@ -726,7 +679,7 @@ static void a_split_goes_on_after_a_stagerd_that_died_while_it_wrote(void)
     stg_ring_share(&before.ring, &sharing);
     struct stager_stream *stream = fake_open(&before, NULL);
     publish(&before, 0, 0, 2);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     atomic_fetch_add(&before.ring.page->shared, 1);
     fake_die(&before);
     char state[STAGER_STATE_BYTES];
@@ -752,11 +705,10 @@ static void the_end_of_a_pass_that_the_trainer_has_left_does_not_come_again(void
     struct stager_stream *stream = fake_open(&before, NULL);
     publish(&before, 0, 0, 2);
     fake_publish_end(&before, 0);
-    stager_release(take(stream));
-    CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
+    stager_release(fake_take(stream));
+    CHECK_INT(fake_next_code(stream), -STAGER_OUT_OF_RANGE);
     CHECK_INT(stager_rewind(stream), 0);
-    fake_die(&before);
-    start_again(&fake, &before);
+    restart(&fake, &before);
     stg_ring_share(&fake.ring, &sharing);
     fake_publish_end(&fake, 0);
     publish(&fake, 1, 0, 2);
@@ -775,12 +727,11 @@ static void a_child_of_fork_does_not_reconnect(void)
 {
     fake_skip_where_forks_are_hidden();
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 0, 2);
-    struct stager_batch *held = take(stream), *other;
+    struct stager_batch *held = fake_take(stream), *other;
     fake_die(&before);
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     start_again(&fake, &before);
     for (int i = 0; i < 2; i++) {
         pid_t pid = fork();
@@ -801,7 +752,7 @@ static void a_child_of_fork_does_not_reconnect(void)
             stager_release(next_of(&fake, stream));
         }
     }
-    CHECK_INT(first_value(held), 0);
+    CHECK_INT(fake_first_value(held), 0);
     CHECK_INT(fake_releases(&before), 0);
     stager_release(held);
     stop_both(&before, &fake, stream);
@@ -811,18 +762,17 @@ static void a_child_of_fork_does_not_reconnect(void)
 static void a_registration_of_the_descriptor_in_an_event_loop_stays(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     int loop = epoll_create1(EPOLL_CLOEXEC), n_wakes = 0, rc;
     struct epoll_event event = {.events = EPOLLIN};
     CHECK(epoll_ctl(loop, EPOLL_CTL_ADD, stager_pollfd(stream), &event) == 0);
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(epoll_wait(loop, &event, 1, 0), 0);
     fake_die(&before);
     struct stager_batch *batch;
     for (int i = 0; i < 3; i++) { /* attempts that fail: no call spins */
         CHECK_INT(epoll_wait(loop, &event, 1, 5000), 1);
-        CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+        CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
         CHECK_INT(epoll_wait(loop, &event, 1, 0), 0);
     }
     start_again(&fake, &before);
@@ -838,7 +788,7 @@ static void a_registration_of_the_descriptor_in_an_event_loop_stays(void)
     publish(&fake, 0, 0, 2);
     fake_ring(&fake);
     CHECK_INT(epoll_wait(loop, &event, 1, 5000), 1);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     close(loop);
     stop_both(&before, &fake, stream);
 }
@@ -846,15 +796,13 @@ static void a_registration_of_the_descriptor_in_an_event_loop_stays(void)
 static void a_pinned_batch_of_the_stagerd_before_stays_after_its_release(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 4, 2);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
     stg_batch_pin(batch);
-    fake_die(&before);
-    start_again(&fake, &before);
+    restart(&fake, &before);
     publish(&fake, 0, 5, 2);
     stager_release(next_of(&fake, stream));
     stager_release(batch);
@@ -868,12 +816,10 @@ static void a_pinned_batch_of_the_stagerd_before_stays_after_its_release(void)
 static void batches_of_the_stagerd_before_stay_readable_after_close(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
+    struct stager_stream *stream = start_and_open(&before, NULL);
     publish(&before, 0, 4, 2);
-    struct stager_batch *old = take(stream);
-    fake_die(&before);
-    start_again(&fake, &before);
+    struct stager_batch *old = fake_take(stream);
+    restart(&fake, &before);
     publish(&fake, 0, 5, 2);
     struct stager_batch *batch = next_of(&fake, stream);
     CHECK_INT(stager_batch_tensor(old, "y", &(struct stager_tensor){0}),
@@ -881,10 +827,10 @@ static void batches_of_the_stagerd_before_stay_readable_after_close(void)
     CHECK_CONTAINS(stager_error_text(stream), "\"y\"");
     fake_hang_up(&fake);
     stager_close(stream);
-    CHECK_INT(first_value(old), 400);
-    CHECK_INT(first_value(batch), 500);
+    CHECK_INT(fake_first_value(old), 400);
+    CHECK_INT(fake_first_value(batch), 500);
     stager_release(batch);
-    CHECK_INT(first_value(old), 400);
+    CHECK_INT(fake_first_value(old), 400);
     stager_release(old);
     fake_stop(&fake);
     fake_stop(&before);
@@ -893,11 +839,9 @@ static void batches_of_the_stagerd_before_stay_readable_after_close(void)
 static void a_stream_closes_in_the_middle_of_a_reconnect(void)
 {
     struct fake before = {0}, fake = {0};
-    start(&before);
-    struct stager_stream *stream = fake_open(&before, NULL);
-    fake_die(&before);
-    start_again(&fake, &before);
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED); /* nobody answers */
+    struct stager_stream *stream = start_and_open(&before, NULL);
+    restart(&fake, &before);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED); /* no reply comes */
     CHECK(stream->reconnect->next != NULL);
     stager_close(stream);
     fake_stop(&fake);

@@ -21,15 +21,6 @@ static struct stager_stream *open_slices(struct fake *fake, uint32_t batch_size,
     return fake_open(fake, &options);
 }
 
-static struct stager_batch *take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    int rc = stager_next(stream, 0, &batch);
-    if (rc < 0)
-        FAIL("stager_next: %s", stager_error_text(stream));
-    return batch;
-}
-
 static void check_place(const struct stager_batch *batch, uint64_t number, uint32_t slice,
                         uint32_t n_slices)
 {
@@ -53,7 +44,7 @@ static void slices_hold_their_rows_of_every_kind_of_tensor(void)
         rows_publish(&fake, 1, 10, 140, 40);
         uint32_t n = 40 / sizes[i];
         for (uint32_t k = 0; k < 2 * n; k++) {
-            struct stager_batch *batch = take(stream);
+            struct stager_batch *batch = fake_take(stream);
             rows_check(batch, 100 + k * sizes[i], sizes[i]);
             check_place(batch, 9 + k / n, k % n, n);
             stager_release(batch);
@@ -68,7 +59,7 @@ static void without_batch_size_a_batch_is_whole(void)
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 0, 40);
     rows_publish(&fake, 0, 9, 100, 40);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     rows_check(batch, 100, 40);
     check_place(batch, 9, 0, 1);
     stager_release(batch);
@@ -83,7 +74,7 @@ static void a_partial_last_batch_ends_with_a_partial_slice(void)
     rows_publish(&fake, 1, 1, 32, 21);
     static const int64_t n[] = {16, 16, 16, 5};
     for (int i = 0; i < 4; i++) {
-        struct stager_batch *batch = take(stream);
+        struct stager_batch *batch = fake_take(stream);
         rows_check(batch, 16 * i, n[i]);
         check_place(batch, i / 2, i % 2, 2);
         stager_release(batch);
@@ -97,11 +88,11 @@ static void a_batch_without_rows_is_one_slice_without_rows(void)
     struct stager_stream *stream = open_slices(&fake, 16, -1);
     rows_publish(&fake, 0, 0, 0, 0);
     rows_publish(&fake, 1, 1, 0, 3);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     rows_check(batch, 0, 0);
     check_place(batch, 0, 0, 1);
     stager_release(batch);
-    batch = take(stream);
+    batch = fake_take(stream);
     rows_check(batch, 0, 3);
     stager_release(batch);
     fake_finish(&fake, stream);
@@ -112,7 +103,7 @@ static void dense_tensors_and_strings_are_not_copied(void)
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 8, 16);
     rows_publish(&fake, 0, 0, 0, 16);
-    struct stager_batch *first = take(stream), *second = take(stream);
+    struct stager_batch *first = fake_take(stream), *second = fake_take(stream);
     static const char *const names[] = {"x", "pad", "words"};
     static const int64_t apart[] = {8 * 8, 8 * 12, 0};
     for (int i = 0; i < 3; i++) {
@@ -139,7 +130,7 @@ static void a_staged_batch_goes_back_with_its_last_slice_in_any_order(void)
         rows_publish(&fake, 3, 0, 0, 24);
         struct stager_batch *slices[3];
         for (int i = 0; i < 3; i++)
-            slices[i] = take(stream);
+            slices[i] = fake_take(stream);
         for (int i = 0; i < 3; i++) {
             CHECK_INT(fake_releases(&fake), 0);
             rows_check(slices[orders[k][i]], 8 * orders[k][i], 8);
@@ -157,9 +148,9 @@ static void a_staged_batch_stays_while_slices_of_it_are_to_come(void)
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 8, 16);
     rows_publish(&fake, 0, 0, 0, 16);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     CHECK_INT(fake_releases(&fake), 0);
-    struct stager_batch *last = take(stream);
+    struct stager_batch *last = fake_take(stream);
     rows_check(last, 8, 8);
     stager_release(last);
     CHECK_INT(fake_releases(&fake), 1);
@@ -173,7 +164,7 @@ static void a_staged_batch_is_acknowledged_when_the_one_after_its_last_slice_is_
     struct stager_stream *stream = open_slices(&fake, 8, 24);
     rows_publish(&fake, 0, 0, 0, 24);
     for (int i = 0; i < 3; i++) {
-        stager_release(take(stream));
+        stager_release(fake_take(stream));
         CHECK_INT(stg_control_asked(&fake.control), 1);
     }
     struct stager_batch *none = NULL;
@@ -190,7 +181,7 @@ static void max_in_flight_counts_staged_batches(void)
     for (uint32_t i = 0; i < 2; i++)
         rows_publish(&fake, i, 70 + i, 16 * i, 16);
     for (int i = 0; i < 4; i++)
-        slices[i] = take(stream);
+        slices[i] = fake_take(stream);
     stager_release(slices[0]);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream),
@@ -202,10 +193,10 @@ static void max_in_flight_counts_staged_batches(void)
     CHECK_INT(info.batches, 4);
     stager_release(slices[1]);
     rows_publish(&fake, 0, 72, 32, 16);
-    struct stager_batch *next = take(stream);
+    struct stager_batch *next = fake_take(stream);
     rows_check(next, 32, 8);
     stager_release(next);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     stager_release(slices[2]);
     stager_release(slices[3]);
     CHECK_INT(fake_releases(&fake), 3);
@@ -221,7 +212,7 @@ static void handles_do_not_run_out_and_slices_keep_apart(void)
         rows_publish(&fake, 0, 0, 0, 64);
         rows_publish(&fake, 1, 1, 64, 64);
         for (int i = 0; i < 128; i++)
-            slices[i] = take(stream);
+            slices[i] = fake_take(stream);
         for (int i = 0; i < 128; i++)
             rows_check(slices[i], i, 1);
         for (int i = 0; i < 128; i++)
@@ -239,21 +230,21 @@ static void errors_and_ends_pass_through_once_and_a_rewind_follows(void)
     rows_publish(&fake, 0, 0, 0, 16);
     fake_publish_error(&fake, 1, 1, STAGER_DATA_LOSS, "a.csv:7: no number");
     fake_publish_end(&fake, 0);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
-    struct stager_batch *kept = take(stream);
+    struct stager_batch *kept = fake_take(stream);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_DATA_LOSS);
     CHECK_STR(stager_error_text(stream), "a.csv:7: no number");
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_OUT_OF_RANGE);
     CHECK_INT(stager_next(stream, 0, &none), -STAGER_OUT_OF_RANGE);
     CHECK_INT(stager_rewind(stream), 0);
     rows_publish(&fake, 2, 2, 0, 16);
-    struct stager_batch *next = take(stream);
+    struct stager_batch *next = fake_take(stream);
     rows_check(next, 0, 8);
     rows_check(kept, 8, 8);
     stager_release(kept);
     stager_release(next);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     CHECK_INT(fake_releases(&fake), 3);
     fake_finish(&fake, stream);
 }
@@ -265,7 +256,7 @@ static void slices_stay_readable_after_close_until_each_is_released(void)
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 8, 16);
     rows_publish(&fake, 0, 0, 0, 16);
-    struct stager_batch *first = take(stream), *second = take(stream);
+    struct stager_batch *first = fake_take(stream), *second = fake_take(stream);
     fake_hang_up(&fake);
     stager_close(stream);
     rows_check(second, 8, 8);
@@ -283,8 +274,8 @@ static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
     struct fake fake = {0};
     struct stager_stream *stream = open_slices(&fake, 8, 24);
     rows_publish(&fake, 0, 0, 0, 24);
-    stager_release(take(stream));
-    struct stager_batch *kept = take(stream);
+    stager_release(fake_take(stream));
+    struct stager_batch *kept = fake_take(stream);
     CHECK_INT(fake_releases(&fake), 0);
     fake_hang_up(&fake);
     stager_close(stream);
@@ -296,7 +287,7 @@ static void a_half_taken_batch_goes_back_only_when_the_daemon_has_let_go(void)
     struct fake other = {0};
     stream = open_slices(&other, 8, 24);
     rows_publish(&other, 0, 0, 0, 24);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     fake_hang_up(&other);
     stager_close(stream);
     CHECK_INT(fake_releases(&other), 1);
@@ -381,8 +372,8 @@ static void a_batch_with_tensors_of_different_rows_is_an_error_and_the_stream_co
     stager_stream_info(stream, &info);
     CHECK_INT(info.errors, 1);
     CHECK_INT(info.held, 0);
-    stager_release(take(stream));
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
+    stager_release(fake_take(stream));
     CHECK_INT(fake_releases(&fake), 1);
     fake_finish(&fake, stream);
 }
@@ -433,7 +424,7 @@ static void parts_that_lie_are_refused_and_the_tensor_is_named(void)
     }
     rows_publish(&fake, 0, 0, 0, 16);
     for (int i = 0; i < 4; i++) {
-        struct stager_batch *batch = take(stream);
+        struct stager_batch *batch = fake_take(stream);
         rows_check(batch, 4 * i, 4);
         stager_release(batch);
     }
@@ -446,7 +437,7 @@ static void unsliced_parts_that_lie_are_refused_where_they_are_asked_for_as_one(
     struct stager_stream *stream = open_slices(&fake, 0, 16);
     rows_publish(&fake, 0, 4, 0, 16);
     data_of(&fake, 0, "ids/row_splits")[3] = 99;
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     struct stager_ragged ragged;
     struct stager_sparse sparse;
     CHECK_INT(stager_batch_ragged(batch, "ids", &ragged), -STAGER_DATA_LOSS);
@@ -519,7 +510,7 @@ static void rows_without_number_are_refused(void)
     ((struct stg_batch_header *)(void *)fake.segment)->n_rows = 3;
     stg_ring_push(&fake.ring, &d);
     for (uint32_t i = 0; i < 3; i++) {
-        batch = take(stream);
+        batch = fake_take(stream);
         check_place(batch, 0, i, 3);
         stager_release(batch);
     }

@@ -17,39 +17,13 @@
 #include "tests/check.h"
 #include "tests/client/fake.h"
 
-static int64_t first_value(const struct stager_batch *batch)
-{
-    struct stager_tensor x;
-    CHECK_INT(stager_batch_tensor(batch, "x", &x), 0);
-    CHECK_INT(x.dtype, STAGER_INT64);
-    return ((const int64_t *)x.data)[0];
-}
-
-static struct stager_batch *take(struct stager_stream *stream)
-{
-    struct stager_batch *batch;
-    int rc = stager_next(stream, 0, &batch);
-    if (rc < 0)
-        FAIL("stager_next: %s", stager_error_text(stream));
-    return batch;
-}
-
-static int next_code(struct stager_stream *stream)
-{
-    struct stager_batch *batch = NULL;
-    int rc = stager_next(stream, 0, &batch);
-    CHECK(rc < 0);
-    CHECK(batch == NULL);
-    return rc;
-}
-
 static void a_batch_is_a_view_of_shared_memory(void)
 {
     struct fake fake = {0};
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 2, 41, 1000, 5);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
 
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor_at(batch, 0, &x), 0);
@@ -84,7 +58,7 @@ static void a_tensor_that_is_not_there_is_not_found(void)
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 0, 0, 1, 1);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     struct stager_tensor x;
     CHECK_INT(stager_batch_tensor(batch, "y", &x), -STAGER_NOT_FOUND);
     CHECK_CONTAINS(stager_error_text(stream), "\"y\"");
@@ -100,7 +74,7 @@ static void a_released_batch_returns_to_the_daemon_with_its_lease(void)
     fake_start(&fake);
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 5, 0, 1, 1);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     struct stg_release_entry entry;
     CHECK_INT(stg_control_poll(&fake.control, &entry), 0);
     stager_release(batch);
@@ -119,9 +93,9 @@ static void calling_next_acknowledges_the_batch_before(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     CHECK_INT(stg_control_asked(&fake.control), 0);
     fake_publish(&fake, 0, 0, 1, 1);
-    struct stager_batch *first = take(stream);
+    struct stager_batch *first = fake_take(stream);
     CHECK_INT(stg_control_asked(&fake.control), 1); /* one batch taken */
-    CHECK_INT(next_code(stream), -STAGER_DEADLINE_EXCEEDED);
+    CHECK_INT(fake_next_code(stream), -STAGER_DEADLINE_EXCEEDED);
     CHECK_INT(stg_control_asked(&fake.control),
               2); /* inside the next call of `next`, and later */
     stager_release(first);
@@ -135,8 +109,8 @@ static void batches_in_hand_are_bounded_and_named(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     for (uint32_t i = 0; i < 3; i++)
         fake_publish(&fake, i, 70 + i, i, 1);
-    struct stager_batch *first = take(stream), *second = take(stream);
-    CHECK_INT(next_code(stream), -STAGER_FAILED_PRECONDITION);
+    struct stager_batch *first = fake_take(stream), *second = fake_take(stream);
+    CHECK_INT(fake_next_code(stream), -STAGER_FAILED_PRECONDITION);
     CHECK_CONTAINS(stager_error_text(stream), "70, 71");
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
@@ -145,9 +119,9 @@ static void batches_in_hand_are_bounded_and_named(void)
     CHECK_INT(stg_control_asked(&fake.control), 2); /* a refused call requests nothing */
 
     stager_release(first);
-    struct stager_batch *third = take(stream);
-    CHECK_INT(first_value(third), 2);
-    CHECK_INT(first_value(second), 1);
+    struct stager_batch *third = fake_take(stream);
+    CHECK_INT(fake_first_value(third), 2);
+    CHECK_INT(fake_first_value(second), 1);
     stager_release(second);
     stager_release(third);
     CHECK_INT(fake_releases(&fake), 3);
@@ -167,10 +141,10 @@ static void batches_are_released_in_any_order(void)
         for (uint32_t i = 0; i < 8; i++)
             fake_publish(&fake, i, i, round * 8 + i, 2);
         for (int i = 0; i < 8; i++)
-            batches[i] = take(stream);
+            batches[i] = fake_take(stream);
         for (int i = 0; i < 8; i++) {
             int at = (i * 3 + round) % 8;
-            CHECK_INT(first_value(batches[at]), round * 8 + at);
+            CHECK_INT(fake_first_value(batches[at]), round * 8 + at);
             stager_release(batches[at]);
         }
         CHECK_INT(fake_releases(&fake), 8);
@@ -185,7 +159,7 @@ static void an_error_item_is_reported_and_the_stream_continues(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish_error(&fake, 0, 0, STAGER_INVALID_ARGUMENT, "a.csv: line 3: bad field");
     fake_publish(&fake, 1, 1, 5, 1);
-    CHECK_INT(next_code(stream), -STAGER_INVALID_ARGUMENT);
+    CHECK_INT(fake_next_code(stream), -STAGER_INVALID_ARGUMENT);
     CHECK_STR(stager_error_text(stream), "a.csv: line 3: bad field");
     CHECK_INT(fake_releases(&fake), 1); /* the client released its memory */
     struct stager_stream_info info = {.struct_size = sizeof(info)};
@@ -193,8 +167,8 @@ static void an_error_item_is_reported_and_the_stream_continues(void)
     CHECK_INT(info.errors, 1);
     CHECK_INT(info.held, 0);
     CHECK_INT(info.finished, 0);
-    struct stager_batch *batch = take(stream);
-    CHECK_INT(first_value(batch), 5);
+    struct stager_batch *batch = fake_take(stream);
+    CHECK_INT(fake_first_value(batch), 5);
     CHECK_STR(stager_error_text(stream), "");
     stager_release(batch);
     fake_finish(&fake, stream);
@@ -209,7 +183,7 @@ static void the_end_stays_until_rewind(void)
     CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
     fake_publish_end(&fake, 0);
     for (int i = 0; i < 3; i++)
-        CHECK_INT(next_code(stream), -STAGER_OUT_OF_RANGE);
+        CHECK_INT(fake_next_code(stream), -STAGER_OUT_OF_RANGE);
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.at_end, 1);
@@ -219,8 +193,8 @@ static void the_end_stays_until_rewind(void)
     CHECK_INT(stg_control_pass_wanted(&fake.control), 2);
     CHECK_INT(fake_doorbells(&fake), 1);
     fake_publish(&fake, 0, 1, 9, 1);
-    struct stager_batch *batch = take(stream);
-    CHECK_INT(first_value(batch), 9);
+    struct stager_batch *batch = fake_take(stream);
+    CHECK_INT(fake_first_value(batch), 9);
     CHECK_INT(stager_rewind(stream), -STAGER_FAILED_PRECONDITION);
     stager_release(batch);
     fake_finish(&fake, stream);
@@ -233,16 +207,17 @@ static void the_terminal_status_is_returned_by_every_later_call(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 0, 0, 3, 1);
     stg_ring_finish(&fake.ring, STAGER_ABORTED, "replaced by generation 2");
-    struct stager_batch *batch = take(stream); /* published batches are still delivered */
+    struct stager_batch *batch =
+        fake_take(stream); /* published batches are still delivered */
     for (int i = 0; i < 3; i++) {
-        CHECK_INT(next_code(stream), -STAGER_ABORTED);
+        CHECK_INT(fake_next_code(stream), -STAGER_ABORTED);
         CHECK_STR(stager_error_text(stream), "replaced by generation 2");
     }
     CHECK_INT(stager_rewind(stream), -STAGER_ABORTED);
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(stream, &info);
     CHECK_INT(info.finished, 1);
-    CHECK_INT(first_value(batch), 3);
+    CHECK_INT(fake_first_value(batch), 3);
     stager_release(batch);
     fake_finish(&fake, stream);
 }
@@ -255,13 +230,13 @@ static void a_dead_daemon_is_reported_after_the_batches_left_in_the_ring(void)
     fake_publish(&fake, 0, 0, 3, 1);
     fake_publish(&fake, 1, 1, 4, 1);
     fake_hang_up(&fake);
-    struct stager_batch *batch = take(stream);
-    stager_release(take(stream));
+    struct stager_batch *batch = fake_take(stream);
+    stager_release(fake_take(stream));
     for (int i = 0; i < 2; i++) {
-        CHECK_INT(next_code(stream), -STAGER_UNAVAILABLE);
+        CHECK_INT(fake_next_code(stream), -STAGER_UNAVAILABLE);
         CHECK_CONTAINS(stager_error_text(stream), "stagerd closed the connection");
     }
-    CHECK_INT(first_value(batch), 3);
+    CHECK_INT(fake_first_value(batch), 3);
     stager_release(batch);
     fake_finish(&fake, stream);
 }
@@ -273,14 +248,14 @@ static void batches_stay_readable_after_close_until_each_is_released(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     fake_publish(&fake, 0, 0, 10, 1);
     fake_publish(&fake, 1, 1, 20, 1);
-    struct stager_batch *first = take(stream), *second = take(stream);
+    struct stager_batch *first = fake_take(stream), *second = fake_take(stream);
     fake_hang_up(&fake);
     stager_close(stream);
     CHECK_INT(fake_releases(&fake), 0);
-    CHECK_INT(first_value(first), 10);
+    CHECK_INT(fake_first_value(first), 10);
     stager_release(first);
     CHECK_INT(fake_releases(&fake), 1); /* the daemon may check at any time */
-    CHECK_INT(first_value(second), 20);
+    CHECK_INT(fake_first_value(second), 20);
     stager_release(second);
     CHECK_INT(fake_releases(&fake), 1);
     fake_stop(&fake);
@@ -310,7 +285,7 @@ static void close_gives_back_what_was_never_taken_once_the_daemon_let_go(void)
     fake_publish(&fake, 1, 1, 11, 1);
     fake_publish_error(&fake, 2, 2, STAGER_DATA_LOSS, "never read");
     fake_publish_end(&fake, 0);
-    stager_release(take(stream));
+    stager_release(fake_take(stream));
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, wait_for_goodbye, &fake) == 0);
     stager_close(stream);
@@ -365,10 +340,10 @@ static void writes_to_a_copy_are_private_and_discarded_at_release(void)
     struct stager_options options = {.struct_size = sizeof(options), .copy_on_write = 1};
     struct stager_stream *stream = fake_open(&fake, &options);
     fake_publish(&fake, 2, 0, 10, 3);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     int64_t *values = writable(batch);
     values[0] = -1;
-    CHECK_INT(first_value(batch), -1);
+    CHECK_INT(fake_first_value(batch), -1);
     const struct stg_batch_header *header =
         (const void *)(fake.segment + 2 * STG_GRANULE_BYTES);
     struct stg_tensor mine;
@@ -378,13 +353,13 @@ static void writes_to_a_copy_are_private_and_discarded_at_release(void)
 
     stager_release(batch);
     fake_publish(&fake, 2, 1, 20, 3);
-    batch = take(stream);
-    CHECK_INT(first_value(batch), 20);
+    batch = fake_take(stream);
+    CHECK_INT(fake_first_value(batch), 20);
     stager_release(batch);
     values[0] = -2; /* too late */
     fake_publish(&fake, 2, 2, 30, 3);
-    batch = take(stream);
-    CHECK_INT(first_value(batch), 30);
+    batch = fake_take(stream);
+    CHECK_INT(fake_first_value(batch), 30);
     stager_release(batch);
     fake_finish(&fake, stream);
 }
@@ -396,7 +371,7 @@ static void a_pinned_stream_keeps_its_memory_after_the_last_release(void)
     struct stager_stream *stream = fake_open(&fake, NULL);
     stg_stream_pin(stream);
     fake_publish(&fake, 2, 0, 10, 3);
-    struct stager_batch *batch = take(stream);
+    struct stager_batch *batch = fake_take(stream);
     const int64_t *values = writable(batch);
     stager_close(stream);
     stager_release(batch);
@@ -451,12 +426,9 @@ static void publish_backwards(struct fake *fake, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         uint64_t item = 2 * (n - i);
-        struct stg_stream_place at = {.place = {.elements = item, .items = item}};
-        stg_ring_place(&fake->ring, &at);
-        fake_publish(fake, (uint32_t)i, i, 0, 1);
-        struct stg_batch_header *header =
-            (struct stg_batch_header *)(fake->segment + i * fake->slot_bytes);
-        header->before = (struct stg_pass_place){.elements = item - 1, .items = item - 1};
+        struct stg_stream_place from = {
+            .place = {.elements = item - 1, .items = item - 1}};
+        fake_publish_from(fake, (uint32_t)i, i, &from, 0, 1);
     }
 }
 
