@@ -107,8 +107,8 @@ static void drop_next(struct stager_stream *stream)
     stager_close(next);
 }
 
-/* Memory or descriptors are short on this side: the trainer is told, and may try again.
- */
+/* Memory or descriptors are short on this side: returns the error; the trainer may try
+ * again. */
 static int fail_now(struct stager_stream *stream, const struct stg_err *why)
 {
     pause_until_next(stream);
@@ -309,7 +309,7 @@ static int take_open(struct stager_stream *stream)
     return rc < 0 ? judge(stream, rc, &err) : 0;
 }
 
-/* Device errors of the last runs are told now: the next run is on another stream. */
+/* Returns device errors of the last runs now: the next run is on another stream. */
 static int change(struct stager_stream *stream)
 {
     struct stg_reconnect *reconnect = stream->reconnect;

@@ -219,7 +219,7 @@ static inline bool stg_stream_is_over(const struct stager_stream *stream)
     return stream->finished != 0 && !(stream->is_gone && stream->reconnect != NULL);
 }
 
-/* Returns where errors of the stream, and of its batches, are told. */
+/* Returns the error that the stream and its batches set. */
 static inline struct stg_err *stg_stream_err(struct stager_stream *stream)
 {
     return stream->owner != NULL ? &stream->owner->err : &stream->err;

@@ -449,9 +449,9 @@ static void sweep_begun(struct stg_pipeline *pipeline)
 static bool has_news(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
 {
     struct stg_gathering *gathering = pipeline->gathering;
-    if (gathering == NULL || gathering->told == gathering->state)
+    if (gathering == NULL || gathering->announced == gathering->state)
         return false;
-    gathering->told = gathering->state;
+    gathering->announced = gathering->state;
     if (gathering->state == STG_GATHERING_FAILED)
         fail(catalog, pipeline);
     return true;

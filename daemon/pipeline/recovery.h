@@ -30,8 +30,8 @@ void stg_recovery_end(struct stg_catalog *catalog, struct stg_pipeline *pipeline
 /* Looks at processes and clocks. Returns whether opens that wait may go on. */
 bool stg_recovery_sweep(struct stg_catalog *catalog, int *next_millis);
 
-/* Returns whether opens of other clients wait, and for whom in the error, if it is not
- * NULL. */
+/* Returns whether opens of other clients wait. err, if not NULL: names the clients that
+ * they wait for. */
 bool stg_recovery_blocks(struct stg_pipeline *pipeline, struct stg_err *err);
 
 /* A process opens the pipeline anew under that name: a member of that process and name is
@@ -54,8 +54,8 @@ int stg_recovery_find(const struct stg_pipeline *pipeline,
                       const struct stg_run_member **ret, struct stg_err *err);
 
 /* After that: returns 0 if the client may attach; *ret_resumes: to the run that goes on
- * (stg_wanted.resumes), else as any other client with its state. 1: it waits, and the
- * error says for whom. ABORTED: it cannot go on. */
+ * (stg_wanted.resumes), else as any other client with its state. 1: it waits for
+ * the clients that the error names. ABORTED: it cannot go on. */
 int stg_recovery_arrive(struct stg_pipeline *pipeline,
                         const struct stg_returning *returning,
                         const struct stg_run_member **ret, bool *ret_resumes,

@@ -426,18 +426,18 @@ int stg_gathering_admit(const struct stg_gathering *gathering, int member,
                         const struct stg_state *state, struct stg_err *err)
 {
     enum stg_gathered_state gathered = gathering->members[member].state;
-    const struct stg_run_member *who = &gathering->record.members[member];
+    const struct stg_run_member *m = &gathering->record.members[member];
     enum stg_delivery delivery = gathering->rules.delivery;
     if (gathering->failure.code != 0) {
         *err = gathering->failure;
         return err->code;
     }
-    if (state == NULL && who->took_over && delivery == STG_DELIVERY_BROADCAST)
+    if (state == NULL && m->took_over && delivery == STG_DELIVERY_BROADCAST)
         return stg_err(err, -STAGER_ABORTED,
                        "stagerd was started again before client %s, which had come back "
                        "in the middle of the pass, got its first batch: its position is "
                        "not known",
-                       who->client_id);
+                       m->client_id);
     if (gathered == STG_GATHERED_ARRIVED || delivery == STG_DELIVERY_BROADCAST)
         return 0;
     bool has_lost =
@@ -449,5 +449,5 @@ int stg_gathering_admit(const struct stg_gathering *gathering, int member,
     return stg_err(err, -STAGER_ABORTED,
                    "stagerd was started again, and client %s came back too late: the "
                    "others went on without it, with its batches",
-                   who->client_id);
+                   m->client_id);
 }

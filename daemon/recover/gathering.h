@@ -51,8 +51,8 @@ struct stg_gathering {
     /* The caller's. */
     uint64_t since_ns; /* the first open came that waits for it, or the run began; 0:
                           neither */
-    enum stg_gathering_state told; /* to opens that wait */
-    uint32_t n_expected;           /* clients that the run, which has begun, waits for */
+    enum stg_gathering_state announced; /* to opens that wait */
+    uint32_t n_expected; /* clients that the run, which has begun, waits for */
 };
 
 /* Takes the record, also on failure. RESOURCE_EXHAUSTED. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * stagerd is killed and started again under streams that reconnect: what each delivery
- * gives them, and whom stagerd waits for. The streams of a test are of one thread, which
- * calls each of them in turn: stagerd waits for all.
+ * gives them, and which clients stagerd waits for. One thread calls each stream of a test
+ * in turn: stagerd waits for all.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -263,7 +263,7 @@ static void each_client_of_a_broadcast_goes_on_at_its_own_place(void)
     end(&fixture, seats, 2);
 }
 
-/* ---- whom stagerd waits for ---- */
+/* ---- which clients stagerd waits for ---- */
 
 static bool is_reconnecting(const struct fixture_status *status, void *arg)
 {
