@@ -111,7 +111,7 @@ def check_runs(daemon, program, trainers, before):
     idle = scrape(daemon)
     check_grows(before, idle)
     check(idle.get("stager_delivered_batches_total", pipeline="wide") >= 14, "counted after the end")
-    check(idle.get("stager_client_attached", pipeline="wide", rank="0") == 0, "nobody is there")
+    check(idle.get("stager_client_attached", pipeline="wide", rank="0") == 0, "no client is attached")
     check(idle.get("stager_arena_bytes", pipeline="wide") == 0, "memory without a run")
     trainers = start(daemon, program, "wide")
     take(trainers, 5)
