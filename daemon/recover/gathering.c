@@ -422,6 +422,11 @@ static bool is_within(const struct stg_state *state, const struct stg_state *sta
     return ok;
 }
 
+static bool has_items(const struct stg_state *state)
+{
+    return state->taken[0] != '\0' || (state->consumer == 0 && state->place.items > 0);
+}
+
 int stg_gathering_admit(const struct stg_gathering *gathering, int member,
                         const struct stg_state *state, struct stg_err *err)
 {
@@ -440,10 +445,11 @@ int stg_gathering_admit(const struct stg_gathering *gathering, int member,
                        m->client_id);
     if (gathered == STG_GATHERED_ARRIVED || delivery == STG_DELIVERY_BROADCAST)
         return 0;
-    bool has_lost =
-        state != NULL &&
-        (state->pass > gathering->start.pass ||
-         (state->pass == gathering->start.pass && !is_within(state, &gathering->start)));
+    /* Late since an earlier restart: its items may have been delivered again by then. */
+    bool is_in_pass = state != NULL && state->pass == gathering->start.pass;
+    bool has_lost = (state != NULL && state->pass > gathering->start.pass) ||
+                    (is_in_pass && !is_within(state, &gathering->start)) ||
+                    (is_in_pass && m->is_late && has_items(state));
     if (delivery == STG_DELIVERY_SPLIT && !has_lost)
         return 0; /* none of its items was delivered again */
     return stg_err(err, -STAGER_ABORTED,

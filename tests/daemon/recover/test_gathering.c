@@ -528,6 +528,21 @@ static void a_late_client_of_a_split_comes_in_if_it_lost_nothing(void)
     stg_gathering_destroy(gathering);
 }
 
+static void a_client_that_was_late_before_stays_out_if_it_has_items(void)
+{
+    struct stg_run_record *record = make_record(2);
+    struct stg_err err = {0};
+    record->members[1].is_late = true;
+    struct stg_gathering *gathering = make(&split, record);
+    arrive(gathering, 0, consumer_at(5, 0, 10));
+    CHECK_INT(stg_gathering_begin(gathering), 0);
+    CHECK_INT(stg_gathering_admit(gathering, 1, NULL, &err), 0);
+    CHECK_INT(stg_gathering_admit(gathering, 1, consumer_at(4, 0, 50), &err), 0);
+    CHECK_INT(stg_gathering_admit(gathering, 1, consumer_at(5, 3, 5), &err),
+              -STAGER_ABORTED); /* the other one may have got them since */
+    stg_gathering_destroy(gathering);
+}
+
 static void what_a_client_said_counts_although_its_process_ended_since(void)
 {
     struct stg_gathering *gathering = make(&split, make_record(2));
@@ -613,6 +628,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_split_delivers_what_is_left_and_nothing_else, 60),
     TEST(clients_in_neighbouring_passes_begin_in_the_later_one),
     TEST(a_late_client_of_a_split_comes_in_if_it_lost_nothing),
+    TEST(a_client_that_was_late_before_stays_out_if_it_has_items),
     TEST(what_a_client_said_counts_although_its_process_ended_since),
     TEST(what_a_client_that_ended_had_acknowledged_is_not_delivered_again),
     TEST(memory_that_runs_out_is_an_error),
