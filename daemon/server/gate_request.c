@@ -11,12 +11,6 @@
 #include "daemon/server/request.h"
 #include "ops/base/hash.h"
 
-static bool is_change(const struct stg_request *request)
-{
-    return request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE ||
-           request->kind == STG_REQUEST_ROLLBACK;
-}
-
 static int check_request(const struct stg_request *request, struct stg_err *err)
 {
     if (request->kind == STG_REQUEST_OPEN || request->kind == STG_REQUEST_JOIN ||
@@ -49,7 +43,7 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
     if (request->kind == STG_REQUEST_NEW_TOKEN)
         return stg_err(err, -STAGER_PERMISSION_DENIED,
                        "tokens are given on attach.sock alone: `stagerctl token`");
-    if (!is_change(request))
+    if (!stg_probing_is_change(request))
         return 0;
     if (request->request_id_bytes == 0 ||
         request->request_id_bytes > STG_REQUEST_ID_MAX_BYTES)
@@ -133,9 +127,9 @@ static void serve_call(struct gate_call *call, const struct stg_request *request
         stg_session_fail(&call->session, request->id, err.code, err.text);
         return;
     }
-    if (is_change(request) && serve_again(call, request, sum))
+    if (stg_probing_is_change(request) && serve_again(call, request, sum))
         return;
-    call->sum = is_change(request) ? sum : 0;
+    call->sum = stg_probing_is_change(request) ? sum : 0;
     stg_request_serve(&call->session, request);
 }
 

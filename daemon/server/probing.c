@@ -7,7 +7,7 @@
 
 #define WAIT_NS 200000000u /* of a worker, for the file system */
 
-static bool is_change(const struct stg_request *request)
+bool stg_probing_is_change(const struct stg_request *request)
 {
     return request->kind == STG_REQUEST_APPLY || request->kind == STG_REQUEST_DELETE ||
            request->kind == STG_REQUEST_ROLLBACK;
@@ -15,7 +15,7 @@ static bool is_change(const struct stg_request *request)
 
 bool stg_probing_is_for(const struct stg_request *request)
 {
-    return request->kind == STG_REQUEST_CHECK || is_change(request);
+    return request->kind == STG_REQUEST_CHECK || stg_probing_is_change(request);
 }
 
 static void try_files(uv_work_t *work)
@@ -81,7 +81,7 @@ static void take_turn(struct stg_probing *probing)
 static void tried_files(uv_work_t *work, int status)
 {
     struct stg_probing *probing = work->data;
-    if (is_change(&probing->request))
+    if (stg_probing_is_change(&probing->request))
         take_turn(probing);
     else
         serve(probing);

@@ -34,6 +34,9 @@ struct stg_probing_caller {
     void (*served)(struct stg_probing *probing); /* the reply was sent */
 };
 
+/* Returns whether the request changes a pipeline. */
+bool stg_probing_is_change(const struct stg_request *request);
+
 /* Returns whether the request begins so. */
 bool stg_probing_is_for(const struct stg_request *request);
 

@@ -7,6 +7,8 @@
 
 #include "daemon/server/session.h"
 
+struct stg_warming_config;
+
 typedef void stg_request_handler(struct stg_session *session,
                                  const struct stg_request *request);
 
@@ -24,6 +26,12 @@ int stg_request_describe(struct stg_session *session,
 int stg_request_check_generation(struct stg_session *session,
                                  const struct stg_request *request, const char *name,
                                  struct stg_err *err);
+
+/* Makes the definition the next generation; the reply follows later, a warm change fills
+ * a buffer first. config: as for stg_warming_begin. Errors: as stg_catalog_apply,
+ * stg_catalog_replace. */
+int stg_request_change(struct stg_session *session,
+                       const struct stg_warming_config *config, struct stg_err *err);
 
 /* Returns whether a reply fits in one message. */
 bool stg_request_fits(const struct stg_reply *reply);

@@ -190,50 +190,67 @@ static void keep_script(struct stg_definition *definition,
     definition->script_run = request->script_run;
 }
 
+static void log_version(const struct stg_session *session, const struct stg_reply *reply,
+                        const struct stg_pipeline *pipeline)
+{
+    unsigned uid = (unsigned)session->identity.uid;
+    if (reply->restored > 0)
+        stg_log(STG_LOG_INFO,
+                "pipeline %s: generation %" PRIu64 " has the definition of generation "
+                "%" PRIu64 "%s: rolled back by uid %u",
+                pipeline->name, pipeline->generation, reply->restored,
+                reply->unchanged ? ", as before" : "", uid);
+    else
+        stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
+                pipeline->name, pipeline->generation,
+                reply->unchanged ? "confirmed" : "applied", uid);
+}
+
 /* The disk has the change, or it has failed: sends the reply. */
-static void answer_apply(void *arg, const struct stg_changed *changed)
+static void end_change(struct stg_session *session, const struct stg_err *err)
+{
+    struct stg_probing *probing = session->probing;
+    if (err->code < 0)
+        stg_session_fail_with(session, &probing->request, err);
+    else
+        stg_session_reply(session, &probing->reply, NULL, 0);
+    stg_probing_release(probing);
+}
+
+static void answer_version(void *arg, const struct stg_changed *changed)
 {
     struct stg_session *session = arg;
-    struct stg_probing *probing = session->probing;
-    struct stg_reply *reply = &probing->reply;
+    struct stg_reply *reply = &session->probing->reply;
     const struct stg_pipeline *pipeline = changed->pipeline;
-    if (changed->err.code < 0) {
-        stg_session_fail_with(session, &probing->request, &changed->err);
-    } else {
+    if (changed->err.code == 0) {
         reply->name = pipeline->name;
         reply->generation = pipeline->generation;
         reply->unchanged = changed->unchanged;
         reply->boundary = *stg_graph_boundary(pipeline->definition->graph);
-        stg_log(STG_LOG_INFO, "pipeline %s: generation %" PRIu64 " %s by uid %u",
-                pipeline->name, pipeline->generation,
-                reply->unchanged ? "confirmed" : "applied",
-                (unsigned)session->identity.uid);
-        stg_session_reply(session, reply, NULL, 0);
-        stg_server_sweep_soon(session->server);
+        log_version(session, reply, pipeline);
     }
-    stg_probing_release(probing);
+    end_change(session, &changed->err);
 }
 
-/* The reply follows later. */
-static int apply(struct stg_session *session, const struct stg_request *request,
-                 struct stg_definition *definition, struct stg_err *err)
+int stg_request_change(struct stg_session *session,
+                       const struct stg_warming_config *config, struct stg_err *err)
 {
+    struct stg_catalog *catalog = catalog_of(session);
     struct stg_probing *probing = session->probing;
-    struct stg_warming_config warm = {.definition = definition,
-                                      .name = request->name,
-                                      .replace = how_to_replace(request),
-                                      .reply = &probing->reply};
-    if (request->warm && definition->spec->staged.num_clients_auto)
+    struct stg_change_done done = {answer_version, session};
+    if (probing->request.warm && config->definition->spec->staged.num_clients_auto)
         return stg_err(
             err, -STAGER_FAILED_PRECONDITION,
             "--warm fills a buffer before the first client, which num_clients: "
             "auto asks: write the number, or apply without --warm");
-    if (request->warm)
-        return stg_warming_begin(session, &warm, err);
+    if (probing->request.warm)
+        return stg_warming_begin(session, config, err);
     stg_probing_hold(probing);
-    int rc =
-        stg_catalog_apply(catalog_of(session), definition, request->name, warm.replace,
-                          &(struct stg_change_done){answer_apply, session}, err);
+    int rc = config->pipeline != NULL
+                 ? stg_catalog_replace(catalog, config->pipeline, config->definition,
+                                       config->replace, &done, err)
+                 : stg_catalog_apply(catalog, config->definition, config->name,
+                                     config->replace, &done, err);
     if (rc < 0)
         stg_probing_release(probing);
     return rc;
@@ -255,7 +272,13 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
     if (rc == 0)
         keep_script(definition, request);
     if (rc == 0)
-        rc = apply(session, request, definition, &err);
+        rc = stg_request_change(
+            session,
+            &(struct stg_warming_config){.definition = definition,
+                                         .name = request->name,
+                                         .replace = how_to_replace(request),
+                                         .reply = &probing->reply},
+            &err);
     if (rc < 0) {
         stg_definition_unref(definition);
         stg_session_fail_with(session, request, &err);
@@ -411,16 +434,11 @@ static void answer_delete(void *arg, const struct stg_changed *changed)
 {
     struct stg_session *session = arg;
     struct stg_probing *probing = session->probing;
-    if (changed->err.code < 0) {
-        stg_session_fail_with(session, &probing->request, &changed->err);
-    } else {
+    probing->reply.name = probing->request.name;
+    if (changed->err.code == 0)
         stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", probing->request.name,
                 (unsigned)session->identity.uid);
-        probing->reply.name = probing->request.name;
-        stg_session_reply(session, &probing->reply, NULL, 0);
-        stg_server_sweep_soon(session->server);
-    }
-    stg_probing_release(probing);
+    end_change(session, &changed->err);
 }
 
 void stg_serve_delete(struct stg_session *session, const struct stg_request *request)
@@ -436,10 +454,8 @@ void stg_serve_delete(struct stg_session *session, const struct stg_request *req
     if (rc == 0)
         rc = stg_catalog_delete(catalog_of(session), pipeline,
                                 &(struct stg_change_done){answer_delete, session}, &err);
-    if (rc < 0) {
-        stg_session_fail_with(session, request, &err);
-        stg_probing_release(probing);
-    }
+    if (rc < 0)
+        end_change(session, &err);
 }
 
 /* ---- tokens ---- */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "daemon/pipeline/rollback.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
@@ -63,51 +62,6 @@ static void advise_on_content(const struct stg_definition *definition,
     reply->advice = advice;
 }
 
-/* The disk has the change, or it has failed: sends the reply. */
-static void answer_rollback(void *arg, const struct stg_changed *changed)
-{
-    struct stg_session *session = arg;
-    struct stg_probing *probing = session->probing;
-    struct stg_reply *reply = &probing->reply;
-    const struct stg_pipeline *pipeline = changed->pipeline;
-    if (changed->err.code < 0) {
-        stg_session_fail_with(session, &probing->request, &changed->err);
-    } else {
-        reply->generation = pipeline->generation;
-        reply->unchanged = changed->unchanged;
-        reply->boundary = *stg_graph_boundary(pipeline->definition->graph);
-        stg_log(STG_LOG_INFO,
-                "pipeline %s: generation %" PRIu64 " has the definition of generation "
-                "%" PRIu64 "%s: rolled back by uid %u",
-                pipeline->name, pipeline->generation, reply->restored,
-                reply->unchanged ? ", as before" : "", (unsigned)session->identity.uid);
-        stg_session_reply(session, reply, NULL, 0);
-        stg_server_sweep_soon(session->server);
-    }
-    stg_probing_release(probing);
-}
-
-/* Makes the definition the next generation; the reply follows later. */
-static int apply(struct stg_session *session, const struct stg_request *request,
-                 struct stg_pipeline *pipeline, struct stg_definition *definition,
-                 struct stg_err *err)
-{
-    struct stg_probing *probing = session->probing;
-    struct stg_warming_config warm = {.definition = definition,
-                                      .pipeline = pipeline,
-                                      .replace = STG_REPLACE_ALL,
-                                      .reply = &probing->reply};
-    if (request->warm)
-        return stg_warming_begin(session, &warm, err);
-    stg_probing_hold(probing);
-    int rc = stg_catalog_replace(
-        session->server->catalog, pipeline, definition, STG_REPLACE_ALL,
-        &(struct stg_change_done){answer_rollback, session}, err);
-    if (rc < 0)
-        stg_probing_release(probing);
-    return rc;
-}
-
 /* Applies the definition of a kept generation. */
 static int roll_back(struct stg_session *session, const struct stg_request *request,
                      struct stg_pipeline *pipeline, struct stg_err *err)
@@ -126,7 +80,12 @@ static int roll_back(struct stg_session *session, const struct stg_request *requ
     if (rc == 0) {
         reply->restored = version.generation;
         advise_on_content(definition, &version, bump, reply);
-        rc = apply(session, request, pipeline, definition, err);
+        rc = stg_request_change(session,
+                                &(struct stg_warming_config){.definition = definition,
+                                                             .pipeline = pipeline,
+                                                             .replace = STG_REPLACE_ALL,
+                                                             .reply = reply},
+                                err);
     }
     if (rc < 0)
         stg_definition_unref(definition);
