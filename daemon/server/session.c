@@ -103,13 +103,20 @@ void stg_session_stop_waiting(struct stg_session *session)
     uv_timer_stop(&session->deadline);
 }
 
+/* All that the client of the session holds comes back. */
+static void reap_client(struct stg_session *session)
+{
+    struct stg_client *client = session->client;
+    session->client = NULL;
+    if (client != NULL)
+        stg_stage_dead(session->instance->stage, client);
+}
+
 /* An unwatched process had time to release what it holds. */
 static void on_unwatched(uv_timer_t *timer)
 {
     struct stg_session *session = timer->data;
-    struct stg_client *client = session->client;
-    session->client = NULL;
-    stg_stage_dead(session->instance->stage, client);
+    reap_client(session);
     end(session);
     stg_server_sweep_soon(session->server);
 }
@@ -123,11 +130,26 @@ static void give_it_time(struct stg_session *session)
     uv_timer_start(&session->deadline, on_unwatched, millis, 0);
 }
 
-static void stop_working(struct stg_session *session)
+/* Ends what the connection began besides its stream. */
+static void stop_work(struct stg_session *session)
 {
     if (session->worker != NULL)
         stg_worker_leave(session->worker);
     session->worker = NULL;
+    stg_tracing_end(session);
+    stg_index_job_end(session->index_job);
+    session->index_job = NULL;
+    stg_session_end_warming(session->warming);
+    session->warming = NULL;
+}
+
+static void close_socket(struct stg_session *session)
+{
+    uv_poll_stop(&session->poll);
+    close_handle(&session->poll);
+    close(session->fd);
+    session->fd = -1;
+    session->server->n_sessions--;
 }
 
 /* A client that closes its stream while it reconnects is not waited for. */
@@ -149,12 +171,7 @@ void stg_session_close(struct stg_session *session)
     session->closing = true;
     session->joining = false;
     stg_session_stop_waiting(session);
-    stop_working(session);
-    stg_tracing_end(session);
-    stg_index_job_end(session->index_job);
-    session->index_job = NULL;
-    stg_session_end_warming(session->warming);
-    session->warming = NULL;
+    stop_work(session);
     bool gone = true;
     if (session->client != NULL) {
         gone = stg_stage_detach(session->instance->stage, session->client);
@@ -166,11 +183,7 @@ void stg_session_close(struct stg_session *session)
                     "pid %d left pipeline %s and still holds batches of it",
                     (int)session->pid, session->instance->config.name);
     }
-    uv_poll_stop(&session->poll);
-    close_handle(&session->poll);
-    close(session->fd);
-    session->fd = -1;
-    session->server->n_sessions--;
+    close_socket(session);
     if (gone)
         end(session);
     else if (session->unwatched)
@@ -185,11 +198,7 @@ static void on_death(uv_poll_t *poll, int status, int events)
     struct stg_session *session = poll->data;
     stg_log(STG_LOG_DEBUG, "pid %d exited", (int)session->pid);
     uv_poll_stop(&session->pid_poll);
-    if (session->client != NULL) {
-        struct stg_client *client = session->client;
-        session->client = NULL;
-        stg_stage_dead(session->instance->stage, client);
-    }
+    reap_client(session);
     if (!session->closing)
         stg_session_close(session);
     end(session);
@@ -204,9 +213,7 @@ static void sweep(struct stg_session *session)
         return;
     if (stg_stage_client_held(session->instance->stage, session->client) > 0)
         return;
-    struct stg_client *client = session->client;
-    session->client = NULL;
-    stg_stage_dead(session->instance->stage, client);
+    reap_client(session);
     end(session);
 }
 
@@ -219,20 +226,11 @@ void stg_session_sweep_all(struct stg_server *server)
 void stg_session_abort(struct stg_session *session)
 {
     session->client = NULL;
-    stop_working(session);
-    stg_tracing_end(session);
-    stg_index_job_end(session->index_job);
-    session->index_job = NULL;
-    stg_session_end_warming(session->warming);
-    session->warming = NULL;
+    stop_work(session);
     if (!session->closing) {
         session->closing = true;
         stg_session_stop_waiting(session);
-        uv_poll_stop(&session->poll);
-        close_handle(&session->poll);
-        close(session->fd);
-        session->fd = -1;
-        session->server->n_sessions--;
+        close_socket(session);
     }
     end(session);
 }
