@@ -36,10 +36,10 @@ int stg_request_change(struct stg_session *session,
 /* Returns whether a reply fits in one message. */
 bool stg_request_fits(const struct stg_reply *reply);
 
-/* Sends the reply, shortened to one message, or the error (rc negative). */
-void stg_request_answer(struct stg_session *session, const struct stg_request *request,
-                        struct stg_reply *reply, void (*shorten)(struct stg_reply *reply),
-                        int rc, const struct stg_err *err);
+/* As stg_session_finish, with a reply that is shortened to one message. */
+void stg_request_finish(struct stg_session *session, struct stg_reply *reply,
+                        void (*shorten)(struct stg_reply *reply), int rc,
+                        const struct stg_err *err);
 
 /* request_admin.c */
 stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,

@@ -134,10 +134,7 @@ void stg_serve_check(struct stg_session *session, const struct stg_request *requ
                                   definition->spec->name != NULL ? definition->spec->name
                                                                  : "",
                                   &bump, &reply, &err);
-    if (rc < 0)
-        stg_session_fail_with(session, request, &err);
-    else
-        stg_session_reply(session, &reply, NULL, 0);
+    stg_session_finish(session, &reply, rc, &err);
     stg_definition_unref(definition);
     stg_bump_finish(&bump);
 }
@@ -210,10 +207,7 @@ static void log_version(const struct stg_session *session, const struct stg_repl
 static void end_change(struct stg_session *session, const struct stg_err *err)
 {
     struct stg_probing *probing = session->probing;
-    if (err->code < 0)
-        stg_session_fail_with(session, &probing->request, err);
-    else
-        stg_session_reply(session, &probing->reply, NULL, 0);
+    stg_session_finish(session, &probing->reply, err->code, err);
     stg_probing_release(probing);
 }
 
@@ -361,16 +355,13 @@ static int fill_list(struct stg_session *session, struct stg_bump *bump,
                                &ret->quarantined, &ret->n_quarantined, err);
 }
 
-void stg_request_answer(struct stg_session *session, const struct stg_request *request,
-                        struct stg_reply *reply, void (*shorten)(struct stg_reply *reply),
-                        int rc, const struct stg_err *err)
+void stg_request_finish(struct stg_session *session, struct stg_reply *reply,
+                        void (*shorten)(struct stg_reply *reply), int rc,
+                        const struct stg_err *err)
 {
-    if (rc < 0) {
-        stg_session_fail_with(session, request, err);
-        return;
-    }
-    shorten(reply);
-    stg_session_reply(session, reply, NULL, 0);
+    if (rc == 0)
+        shorten(reply);
+    stg_session_finish(session, reply, rc, err);
 }
 
 void stg_serve_list(struct stg_session *session, const struct stg_request *request)
@@ -380,7 +371,7 @@ void stg_serve_list(struct stg_session *session, const struct stg_request *reque
     struct stg_reply reply = stg_reply_to(request);
     stg_bump_init(&bump, 0);
     int rc = fill_list(session, &bump, &reply, &err);
-    stg_request_answer(session, request, &reply, shorten_list, rc, &err);
+    stg_request_finish(session, &reply, shorten_list, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -398,7 +389,7 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     int rc =
         stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
                             &reply.status.quarantined, &reply.status.n_quarantined, &err);
-    stg_request_answer(session, request, &reply, shorten_status, rc, &err);
+    stg_request_finish(session, &reply, shorten_status, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -426,7 +417,7 @@ void stg_serve_explain(struct stg_session *session, const struct stg_request *re
     struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
     int rc = stg_explain_fill(pipeline, &bump, &reply.explain, &err);
-    stg_request_answer(session, request, &reply, shorten_explain, rc, &err);
+    stg_request_finish(session, &reply, shorten_explain, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -464,10 +455,8 @@ void stg_serve_new_token(struct stg_session *session, const struct stg_request *
 {
     struct stg_err err = {0};
     struct stg_reply reply = stg_reply_to(request);
-    if (stg_gate_give_token(session->server->gate, &session->identity, &reply, &err) < 0)
-        stg_session_fail_with(session, request, &err);
-    else
-        stg_session_reply(session, &reply, NULL, 0);
+    int rc = stg_gate_give_token(session->server->gate, &session->identity, &reply, &err);
+    stg_session_finish(session, &reply, rc, &err);
 }
 
 /* ---- trace ---- */

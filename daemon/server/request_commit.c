@@ -361,23 +361,41 @@ void stg_commit_attached(struct stg_session *session, const struct stg_request *
 
 /* ---- committing ---- */
 
-/* A commit whose answer the client waits for. */
+/* A request whose answer waits for the disk. */
 struct pending {
     struct stg_session *session;
     struct stg_request request; /* id and kind alone */
 };
+
+/* Returns NULL if memory is short: then the request has failed. */
+static struct pending *begin_pending(struct stg_session *session,
+                                     const struct stg_request *request)
+{
+    struct pending *pending = calloc(1, sizeof(*pending));
+    if (pending == NULL) {
+        stg_session_fail(session, request->id, -STAGER_RESOURCE_EXHAUSTED,
+                         "out of memory");
+        return NULL;
+    }
+    pending->session = session;
+    pending->request = (struct stg_request){.id = request->id, .kind = request->kind};
+    stg_session_hold(session);
+    return pending;
+}
+
+static void end_pending(struct pending *pending)
+{
+    stg_session_release(pending->session);
+    free(pending);
+}
 
 static void answer(void *arg, const struct stg_err *err)
 {
     struct pending *pending = arg;
     struct stg_reply reply = stg_reply_to(&pending->request);
     pending->session->commits = false;
-    if (err->code < 0)
-        stg_session_fail_with(pending->session, &pending->request, err);
-    else
-        stg_session_reply(pending->session, &reply, NULL, 0);
-    stg_session_release(pending->session);
-    free(pending);
+    stg_session_finish(pending->session, &reply, err->code, err);
+    end_pending(pending);
 }
 
 /* The pipeline that the stream is of, if its user may still open it. */
@@ -513,16 +531,10 @@ void stg_serve_commit(struct stg_session *session, const struct stg_request *req
                          "state_dir: try again");
         return;
     }
-    struct pending *pending = calloc(1, sizeof(*pending));
-    if (pending == NULL) {
-        stg_session_fail(session, request->id, -STAGER_RESOURCE_EXHAUSTED,
-                         "out of memory");
+    struct pending *pending = begin_pending(session, request);
+    if (pending == NULL)
         return;
-    }
-    pending->session = session;
-    pending->request = (struct stg_request){.id = request->id, .kind = request->kind};
     session->commits = true;
-    stg_session_hold(session);
     if (commit(session, request, pending, &err) < 0)
         answer(pending, &err);
 }
@@ -586,9 +598,7 @@ static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
 /* Leaves out the oldest entries of a list that is too long for one message. */
 static void shorten(struct stg_reply *reply)
 {
-    static char buf[STG_MESSAGE_MAX_BYTES]; /* the loop is one thread */
-    while (reply->n_commits > 0 &&
-           stg_wire_encode_reply(reply, buf, sizeof(buf)) == -STAGER_OUT_OF_RANGE) {
+    while (reply->n_commits > 0 && !stg_request_fits(reply)) {
         size_t n = reply->n_commits / 16 + 1;
         reply->commits += n;
         reply->n_commits -= n;
@@ -609,11 +619,7 @@ void stg_serve_commits(struct stg_session *session, const struct stg_request *re
     reply.name = pipeline->name;
     if (rc == 0)
         rc = fill_list(stg_journal_commits(pipeline->journal), &bump, &reply, &err);
-    shorten(&reply);
-    if (rc < 0)
-        stg_session_fail_with(session, request, &err);
-    else
-        stg_session_reply(session, &reply, NULL, 0);
+    stg_request_finish(session, &reply, shorten, rc, &err);
     stg_bump_finish(&bump);
 }
 
@@ -630,30 +636,26 @@ static void answer_audit(void *arg, int fd, const struct stg_err *err)
         stg_session_reply(pending->session, &reply, &fd, 1);
     if (fd >= 0)
         close(fd);
-    stg_session_release(pending->session);
-    free(pending);
+    end_pending(pending);
 }
 
 void stg_serve_audit(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_err err = {0};
     struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
-    struct pending *pending = pipeline != NULL ? calloc(1, sizeof(*pending)) : NULL;
     if (pipeline == NULL)
         return;
-    if (pending == NULL || session->audits) {
-        free(pending);
+    if (session->audits) {
         stg_session_fail(session, request->id, -STAGER_RESOURCE_EXHAUSTED,
-                         session->audits ? "an earlier audit still waits for the disk of "
-                                           "state_dir: try again"
-                                         : "out of memory");
+                         "an earlier audit still waits for the disk of state_dir: try "
+                         "again");
         return;
     }
-    pending->session = session;
-    pending->request = (struct stg_request){.id = request->id, .kind = request->kind};
+    struct pending *pending = begin_pending(session, request);
+    if (pending == NULL)
+        return;
     stg_catalog_note_audit(session->server->catalog, pipeline->journal);
     session->audits = true;
-    stg_session_hold(session);
     int rc = stg_journal_audit(pipeline->journal, answer_audit, pending, &err);
     if (rc < 0)
         answer_audit(pending, -1, &err);

@@ -700,10 +700,7 @@ void stg_serve_feed(struct stg_session *session, const struct stg_request *reque
             "a feed must be sent on the connection of a stream: open a pipeline first");
     else
         rc = stg_stage_feed(session->instance->stage, request, &reply.feed_version, &err);
-    if (rc < 0)
-        stg_session_fail_with(session, request, &err);
-    else
-        stg_session_reply(session, &reply, NULL, 0);
+    stg_session_finish(session, &reply, rc, &err);
 }
 
 /* Of a stream that was stopped meanwhile, too. */

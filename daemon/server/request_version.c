@@ -37,7 +37,7 @@ void stg_serve_versions(struct stg_session *session, const struct stg_request *r
     reply.name = pipeline->name;
     reply.versions = entries;
     reply.n_versions = n;
-    stg_request_answer(session, request, &reply, shorten_versions, 0, NULL);
+    stg_request_finish(session, &reply, shorten_versions, 0, NULL);
     stg_bump_finish(&bump);
 }
 

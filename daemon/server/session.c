@@ -326,6 +326,15 @@ void stg_session_fail_with(struct stg_session *session, const struct stg_request
     stg_session_fail(session, request->id, err->code, err->text);
 }
 
+void stg_session_finish(struct stg_session *session, const struct stg_reply *reply,
+                        int rc, const struct stg_err *err)
+{
+    if (rc < 0)
+        stg_session_fail(session, reply->id, err->code, err->text);
+    else
+        stg_session_reply(session, reply, NULL, 0);
+}
+
 struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
                                                const struct stg_request *request)
 {

@@ -108,6 +108,10 @@ void stg_session_fail(struct stg_session *session, uint64_t id, int code,
 void stg_session_fail_with(struct stg_session *session, const struct stg_request *request,
                            const struct stg_err *err);
 
+/* Sends the reply, or the error (rc negative). */
+void stg_session_finish(struct stg_session *session, const struct stg_reply *reply,
+                        int rc, const struct stg_err *err);
+
 /* Returns the pipeline that the request names if the user may see it. NULL: the request
  * failed with the names that are near. */
 struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
