@@ -337,7 +337,46 @@ static void use_indexes(const struct stg_settings *settings)
         stg_log(STG_LOG_WARNING, "%s", err.text);
 }
 
+static void warn_of_restart(const struct stg_settings *old,
+                            const struct stg_settings *fresh)
+{
+    if (strcmp(fresh->runtime_dir, old->runtime_dir) != 0 ||
+        strcmp(fresh->state_dir, old->state_dir) != 0 ||
+        strcmp(fresh->pipeline_dir, old->pipeline_dir) != 0 ||
+        strcmp(fresh->access_group, old->access_group) != 0)
+        stg_log(STG_LOG_WARNING,
+                "reload: runtime_dir, state_dir, pipeline_dir and access_group "
+                "change only with a restart");
+    if (!same_pools(fresh, old))
+        stg_log(STG_LOG_WARNING, "reload: thread_pools change only with a restart");
+}
+
 /* What can change live does; for the rest, the log says that it takes a restart. */
+static void use_settings(struct stg_server *server, const struct stg_settings *fresh)
+{
+    struct stg_settings *settings = server->settings;
+    warn_of_restart(settings, fresh);
+    stg_log_set_level((enum stg_log_level)stg_log_level_from_name(fresh->log_level));
+    if (fresh->memory_budget != settings->memory_budget)
+        stg_budget_resize(&server->budget, fresh->memory_budget);
+    settings->memory_budget = fresh->memory_budget;
+    settings->max_clients = fresh->max_clients;
+    settings->max_quarantined_memory = fresh->max_quarantined_memory;
+    settings->default_pipeline_memory = fresh->default_pipeline_memory;
+    settings->gpu = fresh->gpu;
+    if (fresh->index_bytes != settings->index_bytes) {
+        settings->index_bytes = fresh->index_bytes;
+        use_indexes(settings);
+    }
+    stg_gate_enable(server->gate, fresh->gate_enable);
+    use_remote(&fresh->remote);
+    stg_log(STG_LOG_INFO,
+            "reload: log_level %s, memory_budget %" PRIu64
+            ", default_pipeline_memory %" PRIu64 ", max_clients %u",
+            fresh->log_level, server->budget.total, fresh->default_pipeline_memory,
+            fresh->max_clients);
+}
+
 static void on_reload(uv_signal_t *signal, int number)
 {
     struct stg_server *server = signal->data;
@@ -347,43 +386,12 @@ static void on_reload(uv_signal_t *signal, int number)
     int rc = stg_config_load(server->config_path, &fresh, &err);
     if (rc == 0) {
         rc = stg_limit_check_memory("", fresh.memory_budget, &err);
-        if (rc < 0)
-            stg_settings_finish(&fresh);
-    }
-    if (rc < 0) {
-        stg_log(STG_LOG_ERROR, "reload: %s; the old settings remain", err.text);
-    } else {
-        const struct stg_settings *old = server->settings;
-        if (strcmp(fresh.runtime_dir, old->runtime_dir) != 0 ||
-            strcmp(fresh.state_dir, old->state_dir) != 0 ||
-            strcmp(fresh.pipeline_dir, old->pipeline_dir) != 0 ||
-            strcmp(fresh.access_group, old->access_group) != 0)
-            stg_log(STG_LOG_WARNING,
-                    "reload: runtime_dir, state_dir, pipeline_dir and access_group "
-                    "change only with a restart");
-        if (!same_pools(&fresh, old))
-            stg_log(STG_LOG_WARNING, "reload: thread_pools change only with a restart");
-        stg_log_set_level((enum stg_log_level)stg_log_level_from_name(fresh.log_level));
-        if (fresh.memory_budget != old->memory_budget)
-            stg_budget_resize(&server->budget, fresh.memory_budget);
-        server->settings->memory_budget = fresh.memory_budget;
-        server->settings->max_clients = fresh.max_clients;
-        server->settings->max_quarantined_memory = fresh.max_quarantined_memory;
-        server->settings->default_pipeline_memory = fresh.default_pipeline_memory;
-        server->settings->gpu = fresh.gpu;
-        if (fresh.index_bytes != old->index_bytes) {
-            server->settings->index_bytes = fresh.index_bytes;
-            use_indexes(server->settings);
-        }
-        stg_gate_enable(server->gate, fresh.gate_enable);
-        use_remote(&fresh.remote);
-        stg_log(STG_LOG_INFO,
-                "reload: log_level %s, memory_budget %" PRIu64
-                ", default_pipeline_memory %" PRIu64 ", max_clients %u",
-                fresh.log_level, server->budget.total, fresh.default_pipeline_memory,
-                fresh.max_clients);
+        if (rc == 0)
+            use_settings(server, &fresh);
         stg_settings_finish(&fresh);
     }
+    if (rc < 0)
+        stg_log(STG_LOG_ERROR, "reload: %s; the old settings remain", err.text);
     sd_notify(0, "READY=1");
 }
 
