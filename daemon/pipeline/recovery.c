@@ -270,7 +270,7 @@ static bool is_there(const struct stg_catalog *catalog, const char *name)
     return p != NULL;
 }
 
-/* A record of a pipeline that is not there any more. */
+/* Removes the records of pipelines that do not exist any more. */
 static void remove_others(struct stg_catalog *catalog)
 {
     char path[4096];
@@ -606,11 +606,6 @@ uint64_t stg_recovery_make_member(void)
 {
     uint64_t member;
     return getrandom(&member, sizeof(member), 0) == sizeof(member) ? member : 0;
-}
-
-uint64_t stg_recovery_run(const struct stg_instance *instance)
-{
-    return stg_stage_run_id(&instance->config);
 }
 
 /* ---- the instance ---- */

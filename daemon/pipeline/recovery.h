@@ -70,9 +70,6 @@ void stg_recovery_attach(const struct stg_pipeline *pipeline,
 /* Returns a number for a new client; 0: there is none. */
 uint64_t stg_recovery_make_member(void);
 
-/* Returns the number of its run, which a restart of stagerd keeps. */
-uint64_t stg_recovery_run(const struct stg_instance *instance);
-
 /* The client has joined; or it got an error or closed its stream, and is not waited for.
  */
 void stg_recovery_joined(struct stg_pipeline *pipeline, uint64_t member);

@@ -121,7 +121,7 @@ static void fill_opened(const struct stg_session *session,
     reply->begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply->skip_rows = params->state != NULL ? params->state->rows : 0;
     reply->rejoin = (struct stg_rejoin){
-        .run = stg_recovery_run(instance),
+        .run = stg_stage_run_id(&instance->config),
         .member = params->member,
         .attempt = session->attempt != 0 ? session->attempt : instance->attempt};
 }
