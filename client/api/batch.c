@@ -11,15 +11,21 @@
 #include "client/transport/sized.h"
 #include "core/batch.h"
 
-static int enter(const struct stager_batch *batch)
+static int check_in_hand(const struct stager_batch *batch)
 {
     int rc = stg_stream_enter(batch->stream);
-    if (rc < 0)
-        return rc;
-    if (!batch->in_hand)
-        return stg_err(stg_stream_err(batch->stream), -STAGER_FAILED_PRECONDITION,
-                       "this batch was released");
-    return stg_leased_open(batch->stream, batch->leased, stg_stream_err(batch->stream));
+    return rc < 0 || batch->in_hand
+               ? rc
+               : stg_err(stg_stream_err(batch->stream), -STAGER_FAILED_PRECONDITION,
+                         "this batch was released");
+}
+
+static int enter(const struct stager_batch *batch)
+{
+    int rc = check_in_hand(batch);
+    return rc < 0 ? rc
+                  : stg_leased_open(batch->stream, batch->leased,
+                                    stg_stream_err(batch->stream));
 }
 
 int stager_batch_tensor_at(const struct stager_batch *batch, uint32_t i,
@@ -182,10 +188,7 @@ int stager_batch_info(const struct stager_batch *batch, struct stager_batch_info
 static int enter_device(const struct stager_batch *batch)
 {
     struct stager_stream *stream = batch->stream;
-    int rc = stg_stream_enter(stream);
-    if (rc == 0 && !batch->in_hand)
-        rc = stg_err(stg_stream_err(stream), -STAGER_FAILED_PRECONDITION,
-                     "this batch was released");
+    int rc = check_in_hand(batch);
     if (rc == 0 && stream->copier == NULL)
         rc = stg_err(stg_stream_err(stream), -STAGER_FAILED_PRECONDITION,
                      "this batch is in host memory: open the stream with a device");

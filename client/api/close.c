@@ -78,8 +78,6 @@ static bool is_done(const struct stager_stream *stream)
            stream->views == 0;
 }
 
-/* In a child of fork `held` does not fall any more: its batches may still be released,
- * which does nothing. */
 void stg_stream_reap(struct stager_stream *stream)
 {
     struct stager_stream *next;

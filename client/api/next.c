@@ -33,10 +33,8 @@ static int take(struct stager_stream *stream, int64_t timeout_millis,
 static int take_again(struct stager_stream *stream, int64_t timeout_millis,
                       struct stager_batch **ret)
 {
-    int64_t now_ns = stg_clock_ns(), deadline_ns = STG_NEVER;
+    int64_t deadline_ns = stg_clock_deadline_ns(stg_clock_ns(), timeout_millis);
     int rc = -STAGER_UNAVAILABLE;
-    if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
-        deadline_ns = now_ns + timeout_millis * 1000000;
     while (stg_reconnect_is_due(stream, rc)) {
         rc = stg_reconnect_until(stream, deadline_ns);
         if (rc < 0)

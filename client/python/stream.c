@@ -247,9 +247,8 @@ static bool is_late(const struct stg_py_stream *self, int rc)
 static int wait_for_batch(struct stg_py_stream *self, long long millis,
                           struct stager_batch **ret)
 {
-    int64_t begin_ns = stg_clock_ns(), now_ns = begin_ns, deadline_ns = STG_NEVER;
-    if (millis >= 0 && millis < (STG_NEVER - now_ns) / 1000000)
-        deadline_ns = now_ns + millis * 1000000;
+    int64_t begin_ns = stg_clock_ns(), now_ns = begin_ns;
+    int64_t deadline_ns = stg_clock_deadline_ns(begin_ns, millis);
     int rc = -STAGER_DEADLINE_EXCEEDED;
     while (is_late(self, rc) && now_ns < deadline_ns) {
         stg_control_set_waiting_since(&self->stream->control, (uint64_t)begin_ns);

@@ -26,12 +26,19 @@ static uint32_t part_at(const void *base, uint32_t i)
 static const char *no_rows = ": it has no rows to slice; open without batch_size, or "
                              "stage a tensor with one row for each row of the batch";
 
+/* Returns whether component i has the values of a ragged or sparse feature. */
+static bool has_more_parts(const struct stg_schema *boundary, size_t i)
+{
+    uint32_t next = i + 1 < boundary->n ? boundary->components[i + 1].part
+                                        : (uint32_t)STG_PART_VALUES;
+    return next == STG_PART_ROW_SPLITS || next == STG_PART_INDICES;
+}
+
 static int check_component(const struct stg_schema *boundary, size_t i,
                            uint64_t batch_rows, struct stg_err *err)
 {
     const struct stg_component *c = &boundary->components[i];
-    uint32_t next = i + 1 < boundary->n ? c[1].part : (uint32_t)STG_PART_VALUES;
-    bool has_parts = next == STG_PART_ROW_SPLITS || next == STG_PART_INDICES;
+    bool has_parts = has_more_parts(boundary, i);
     if (batch_rows == 0 || c->ndim == 0 || c->shape[0] < 0)
         return 0;
     if (c->part == STG_PART_VALUES && !has_parts && (uint64_t)c->shape[0] != batch_rows)
@@ -50,8 +57,7 @@ static int check_component(const struct stg_schema *boundary, size_t i,
 static void slice_component(struct stg_schema *boundary, size_t i, uint32_t batch_size)
 {
     struct stg_component *c = &boundary->components[i];
-    uint32_t next = i + 1 < boundary->n ? c[1].part : (uint32_t)STG_PART_VALUES;
-    bool has_parts = next == STG_PART_ROW_SPLITS || next == STG_PART_INDICES;
+    bool has_parts = has_more_parts(boundary, i);
     if (c->ndim == 0 || c->part == STG_PART_DENSE_SHAPE)
         return;
     if (has_parts || c->part == STG_PART_INDICES)

@@ -16,7 +16,6 @@ int stg_stream_enter(struct stager_stream *stream)
     return 0;
 }
 
-/* Half-made ones have no guard yet. */
 bool stg_stream_is_ours(const struct stager_stream *stream)
 {
     return stream->guard == NULL || stg_guard_holds(stream->guard);

@@ -218,9 +218,7 @@ static int wait_for_descriptor(struct stager_stream *stream, int64_t timeout_mil
     if (stream->spin_ns > 0 && timeout_millis != 0 && spin(stream))
         return 0;
     int64_t now_ns = stg_clock_ns();
-    int64_t deadline_ns = STG_NEVER;
-    if (timeout_millis >= 0 && timeout_millis < (STG_NEVER - now_ns) / 1000000)
-        deadline_ns = now_ns + timeout_millis * 1000000;
+    int64_t deadline_ns = stg_clock_deadline_ns(now_ns, timeout_millis);
     if (stream->dry_since_ns == 0)
         stream->dry_since_ns = now_ns;
     stg_control_set_waiting_since(&stream->control, (uint64_t)now_ns);

@@ -62,8 +62,7 @@ const uint32_t *stg_leased_places(const struct stager_stream *stream,
                : NULL;
 }
 
-/* Both lists are in one order. */
-/* Finds out where its tensors lie. DATA_LOSS. */
+/* Finds out where its tensors lie: both lists are in one order. DATA_LOSS. */
 static int place(struct stager_stream *stream, struct stg_leased *leased,
                  struct stg_err *err)
 {

@@ -35,6 +35,14 @@ static inline int64_t stg_clock_ns(void)
     return (int64_t)stg_now_ns();
 }
 
+/* Returns the deadline of a wait from now_ns on; millis negative: STG_NEVER. */
+static inline int64_t stg_clock_deadline_ns(int64_t now_ns, int64_t millis)
+{
+    return millis >= 0 && millis < (STG_NEVER - now_ns) / 1000000
+               ? now_ns + millis * 1000000
+               : STG_NEVER;
+}
+
 /* The address of attach.sock in `runtime_dir`; NULL or "" means: environment
  * STAGER_RUNTIME_DIR, else /run/stager when a daemon's socket is there, else
  * $XDG_RUNTIME_DIR/stager when that exists, else /run/stager. INVALID_ARGUMENT when the
