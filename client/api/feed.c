@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stager_feed: one tensor in one message. The daemon knows what it has to be; here only
- * what would not make a message is refused.
+ * stager_feed: one tensor in one message. The daemon checks that it fits the pipeline;
+ * here only what would not make a message is refused.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -92,7 +92,7 @@ static void pause_until_next(struct stager_stream *stream)
     reconnect->retry_ns = stg_clock_ns() + reconnect->pause_ns;
 }
 
-/* Gives up the stream that was on its way; stagerd forgets it with its socket. */
+/* Gives up the stream that was on its way; stagerd drops it with its socket. */
 static void drop_next(struct stager_stream *stream)
 {
     struct stg_reconnect *reconnect = stream->reconnect;

@@ -113,7 +113,7 @@ static void discard(struct stg_compute_executor *executor)
     free(executor);
 }
 
-/* What the graph knows of a tensor holds for what is fed instead. */
+/* What the graph has of a tensor holds for what is fed instead. */
 static int infer_fed(const struct stg_graph *graph, const struct stg_component *fed,
                      struct stg_component *ret, struct stg_err *err)
 {

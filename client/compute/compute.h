@@ -95,7 +95,7 @@ struct stg_compute {
     void (*lose_device)(struct stg_compute_graph *graph);
 
     /* Creates an executor. Copies fetches. fed: names, dtypes and ranks of the tensors
-     * that each run feeds; if the graph knows a tensor, its shape is that of the graph,
+     * that each run feeds; if the graph has a tensor, its shape is that of the graph,
      * else it is not fixed. carried: the same for outputs of nodes that ran before the
      * boundary; those that depend on a fed tensor are not used. Discard executors before
      * their graph. */

@@ -35,7 +35,7 @@ int stg_place_keep(struct stg_place *place, const struct stg_run *of, const void
 /* The variable was written: its copy is made again when it is read next. */
 void stg_place_spoil(struct stg_place *place, const void *data);
 
-/* Forgets `of`, which ends: waits for the work that it enqueued, and frees its constants.
+/* Removes `of`, which ends: waits for the work that it enqueued, and frees its constants.
  * place and `of` may be NULL. */
 void stg_place_forget(struct stg_place *place, const struct stg_run *of);
 

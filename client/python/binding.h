@@ -4,7 +4,7 @@
  * hands out, and tensors that keep their lease alive. Limited API of CPython 3.11; 3.9
  * and 3.10, whose limited API has no buffers, get builds of their own (meson.build).
  *
- * Everything here is touched with the GIL held. libstager wants one thread at a time for
+ * Everything here is touched with the GIL held. libstager allows one thread at a time for
  * a stream: so its calls are made with the GIL held, and none of them waits; waiting is
  * done without the GIL and outside of libstager, in poll. The calls that do wait inside
  * (open, feed, run, close) mark their stream busy: what other threads give back meanwhile
@@ -108,7 +108,7 @@ PyObject *stg_py_raise(const struct stg_py_state *state, int code, const char *t
 /* A tp_new that sets TypeError: for types that only this module instantiates. */
 PyObject *stg_py_refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
-/* What a call that waits without the GIL needs for Ctrl-C: libstager asks it. */
+/* What a call that waits without the GIL needs for Ctrl-C: libstager calls it. */
 struct stg_py_wait {
     PyThreadState *thread;
     bool is_over; /* an exception is set */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stream tells stagerd now and then what its trainer measured, for the choice of a
- * partition. It waits for nothing: what cannot be sent now is forgotten.
+ * A stream reports to stagerd now and then what its trainer measured, for the choice of
+ * a partition. It waits for nothing: what cannot be sent now is dropped.
  */
 #ifndef STG_CLIENT_RUN_REPORT_H
 #define STG_CLIENT_RUN_REPORT_H

@@ -319,7 +319,7 @@ static int missing(const struct stager_stream *stream, const struct stager_batch
         name, (unsigned long long)batch->leased->number, stream->name);
 }
 
-/* The tensors of the boundary: a batch may hold more than this client knows. */
+/* The tensors of the boundary: a batch may hold others besides. */
 static int find_boundary(struct stager_stream *stream, const struct stager_batch *batch,
                          const struct executor *e, struct stg_err *err)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A set can have more ranges than anyone waits for. */
+/* A set can have more ranges than are worth a wait. */
 #define MAX_STEPS (UINT64_C(1) << 26)
 
 static int no_memory(struct stg_err *err)
@@ -330,7 +330,7 @@ static int prove_pass(const struct stg_history *history, size_t i, uint64_t pass
     if (link->has_end && pass == link->end.pass)
         end = larger(link->end.items, link->end.taken.end);
     else if (end == 0)
-        ret->is_recorded = false; /* nobody knows how long the pass was */
+        ret->is_recorded = false; /* the length of the pass is not known */
     int rc = begin_sweep(audit, link, pass, &sweep);
     uint64_t at = rc == 0 && pass == link->begin.pass ? link->begin.items : 0;
     while (rc == 0 && at < end) {

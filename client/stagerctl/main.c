@@ -293,7 +293,7 @@ static int check_arguments(const struct command *command, int argc, char **argv,
         return usage_error("too many arguments:", argv[argc - 1]);
     if (argc == 0 && command->argument >= ARGUMENT_ONE) {
         char text[64];
-        snprintf(text, sizeof(text), "%s wants", command->name);
+        snprintf(text, sizeof(text), "%s needs", command->name);
         return usage_error(text, command->synopsis);
     }
     ret->argument = argc > 0 ? argv[0] : NULL;

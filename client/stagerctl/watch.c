@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Live events. The gate says that something happened to a pipeline by a number; what it
- * is called and how it stands is asked on attach.sock, which tells only what the user may
- * know.
+ * is called and how it stands is asked on attach.sock, which shows only what the user may
+ * see.
  */
 #include <inttypes.h>
 #include <signal.h>

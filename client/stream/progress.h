@@ -35,7 +35,7 @@ void stg_progress_error(struct stager_stream *stream);
 void stg_progress_rewind(struct stager_stream *stream);
 
 /* Returns the state with which the stream reconnects; *ret_has false: it has taken
- * nothing, and knows no place. Errors: as stg_progress_state, but one: what stagerd wrote
+ * nothing, and has no place. Errors: as stg_progress_state, but one: what stagerd wrote
  * as it ended is read as it is. */
 int stg_progress_lost(struct stager_stream *stream, bool *ret_has, struct stg_state *ret,
                       struct stg_err *err);

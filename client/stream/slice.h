@@ -13,7 +13,7 @@
 int stg_slice_boundary(struct stg_schema *boundary, uint32_t batch_size,
                        uint64_t batch_rows, const char *pipeline, struct stg_err *err);
 
-/* Of what a slice carries besides the graph knows how many rows it has. */
+/* The same for what batches may carry besides: its number of rows is not known. */
 void stg_slice_slots(struct stg_schema *slots);
 
 /* Opens a staged batch, checks that it can be sliced, and finds into how many slices,

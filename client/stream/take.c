@@ -76,7 +76,7 @@ static int take_slice(struct stager_stream *stream, struct stager_batch **ret)
     return 0;
 }
 
-/* Returns 1 if all of the batch is dropped, as a state asks. */
+/* Returns 1 if all of the batch is dropped, as a state requires. */
 static int take_batch(struct stager_stream *stream, const struct stg_descriptor *d,
                       struct stager_batch **ret)
 {

@@ -68,7 +68,7 @@ int stg_client_answer(struct stager *client, const struct stg_request *request,
 int stg_client_outdated(const struct stager *client, const char *what,
                         struct stg_err *err);
 
-/* The error that stager_error_text(NULL) tells: of this thread. */
+/* The error that stager_error_text(NULL) returns: of this thread. */
 struct stg_err *stg_client_err(void);
 
 #endif

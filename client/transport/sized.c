@@ -29,7 +29,7 @@ int stg_sized_read(const void *from, size_t first, size_t size, const char *what
     for (size_t i = size; i < given; i++) {
         if (bytes[i] != 0)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "a field of %s is set at byte %zu, but libstager %s knows "
+                           "a field of %s is set at byte %zu, but libstager %s has "
                            "only the first %zu bytes: install a newer libstager",
                            what, i, STAGER_RELEASE, size);
     }

@@ -16,7 +16,7 @@
 #define SOCKET_NAME "attach.sock"
 #define CONNECT_S 10
 #define PART_NS 1000000000
-/* How often a wait asks the thread's patience. */
+/* How often a wait calls the thread's patience. */
 #define ASK_NS 100000000
 
 /* More than any reply carries, so that a wrong count is seen and closed, not truncated.

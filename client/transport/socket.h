@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The client's end of attach.sock: where it is, how to reach it, messages with deadlines,
- * doorbells. Knows bytes and descriptors, nothing of requests. Every socket is
+ * doorbells. Handles bytes and descriptors, not requests. Every socket is
  * CLOEXEC; no call raises SIGPIPE. One thread at a time for one socket.
  */
 #ifndef STG_CLIENT_TRANSPORT_SOCKET_H
@@ -18,7 +18,7 @@
 /* A deadline that never comes. */
 #define STG_NEVER INT64_MAX
 
-/* For bindings whose host wants to end a wait, as Python does at Ctrl-C: asked after a
+/* For bindings whose host may end a wait, as Python does at Ctrl-C: called after a
  * signal and ten times a second; true ends the wait as if its deadline had come. */
 struct stg_patience {
     bool (*is_over)(void *arg);

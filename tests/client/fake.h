@@ -145,7 +145,7 @@ int64_t fake_first_value(const struct stager_batch *batch);
 unsigned fake_releases(struct fake *fake);
 
 /* Skips the test where a child of fork keeps pages with MADV_WIPEONFORK, by which
- * libstager knows a child. qemu-user accepts the advice and does nothing. */
+ * libstager detects a child. qemu-user accepts the advice and does nothing. */
 void fake_skip_where_forks_are_hidden(void);
 
 #endif

@@ -112,6 +112,6 @@ class Ahead:
         return bool(self._entries)
 
     def clear(self) -> None:
-        """Forgets what is ahead."""
+        """Drops what is ahead."""
         self._entries.clear()
         self._mark = None

@@ -14,7 +14,7 @@ class Gpu(NamedTuple):
     name: str
     compute_capability: str
     memory_bytes: int
-    driver: int  # the newest CUDA that the driver knows
+    driver: int  # the newest CUDA that the driver supports
     runtime: int  # the CUDA of libstager-cuda.so
     register_read_only: bool  # batches are copied from the shared memory
     ipc: bool  # processes can share its memory

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines from Python, by tf.data's names. What is built here is the text of a pipeline file: the
-daemon alone reads it, checks it and knows what steps and ops there are."""
+daemon alone reads and checks it, and has the list of steps and ops."""
 from __future__ import annotations
 
 import difflib

@@ -271,7 +271,7 @@ class Worker:
 
 
 def main(name: str, control_fd: int, most: int) -> int:
-    """A process of the supervisor: tells it, over a socket, its connection and what went wrong."""
+    """A process of the supervisor: sends it, over a socket, its connection and what went wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     control = socket.socket(fileno=control_fd)

@@ -80,7 +80,7 @@ class _Child:
         self.kill_at: Optional[float] = None
 
     def hear(self) -> None:
-        """What it said; its connection tells later that stagerd has let go of it."""
+        """What it said; its connection shows later that stagerd has released it."""
         try:
             message, fds, _, _ = socket.recv_fds(self.control, 16384, 2)
         except BlockingIOError:

@@ -49,12 +49,12 @@ def usage():
         assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")
     expect(2, 'unknown command "stauts"; did you mean "status"?', "stauts")
     expect(2, 'unknown command "x"', "x")
-    expect(2, "check wants FILE", "check")
-    expect(2, "cat wants NAME [--limit N]", "cat")
+    expect(2, "check needs FILE", "check")
+    expect(2, "cat needs NAME [--limit N]", "cat")
     expect(2, "too many arguments: b", "delete", "a", "b")
     expect(2, "too many arguments: a", "list", "a")
     expect(2, "too many arguments: 3", "rollback", "x", "2", "3")
-    expect(2, "rollback wants NAME [GENERATION]", "rollback")
+    expect(2, "rollback needs NAME [GENERATION]", "rollback")
     for generation in ("0", "x", "3x", "", "99999999999999999999"):
         expect(2, "rollback takes a generation", "rollback", "x", generation)
     expect(2, "list takes no --warm", "list", "--warm")
@@ -137,7 +137,7 @@ def cache(folder):
         ["clicks", "clicks.0123", f"clicks.{keys[0]}x"]
     expect(1, "NOT_FOUND: cannot open", "cache", "list", os.path.join(folder, "none", "x"))
     expect(2, 'unknown command "cache"', "cache")
-    expect(2, "cache list wants PATH", "cache", "list")
+    expect(2, "cache list needs PATH", "cache", "list")
     expect(2, "cache list takes no --key", "cache", "list", path, "--key", keys[0])
 
 

@@ -758,7 +758,7 @@ static void a_child_of_fork_does_not_reconnect(void)
     stop_both(&before, &fake, stream);
 }
 
-/* An epoll forgets a descriptor whose socket is another one. */
+/* An epoll drops a descriptor whose socket is another one. */
 static void a_registration_of_the_descriptor_in_an_event_loop_stays(void)
 {
     struct fake before = {0}, fake = {0};
