@@ -24,7 +24,7 @@ void stg_bump_init(struct stg_bump *bump, size_t limit);
 /* Frees everything at once. NULL is allowed. */
 void stg_bump_finish(struct stg_bump *bump);
 
-/* Forgets all allocations but keeps the largest chunk for reuse: no malloc in a steady
+/* Drops all allocations but keeps the largest chunk for reuse: no malloc in a steady
  * state. */
 void stg_bump_reset(struct stg_bump *bump);
 

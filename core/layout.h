@@ -267,7 +267,7 @@ static_assert(sizeof(struct stg_release_entry) == 8, "ABI");
 struct stg_control_page {
     struct stg_object_header header;
     _Alignas(64) _Atomic uint64_t released; /* release entries ever posted */
-    _Alignas(64) _Atomic uint64_t asked;    /* the descriptor that `next` wants, from 1 */
+    _Alignas(64) _Atomic uint64_t asked;    /* the descriptor of `next`, from 1 */
     _Atomic uint64_t taken;                 /* descriptors taken: asked, or one less */
     _Alignas(
         64) _Atomic uint32_t waiting;  /* 1: asleep or about to sleep; needs a doorbell */

@@ -107,7 +107,7 @@ struct stg_ring_reader {
     uint32_t doorbell_rung;
 };
 
-/* Returns whether the daemon wants the client's spans. One load. */
+/* Returns whether the daemon collects the client's spans. One load. */
 bool stg_ring_is_traced(const struct stg_ring_reader *reader);
 
 /* Reads the counters of stg_ring_drop. */
@@ -142,7 +142,7 @@ int stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *r
 
 /* Returns true once for each stg_ring_want_doorbell, if at most `few` descriptors are
  * ready: the caller then sends the doorbell. Executes a full fence before it looks at
- * what the daemon wants. */
+ * the daemon's flag. */
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few);
 
 struct stg_control_writer {

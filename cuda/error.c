@@ -33,7 +33,7 @@ static int code_of(int error)
     }
 }
 
-/* 35 means both "no libcuda.so.1" and "too old a one": the driver's version tells. */
+/* 35 means both "no libcuda.so.1" and "too old a one": the driver's version decides. */
 static int driver_error(const char *what, struct stg_err *err)
 {
     int driver = 0, runtime = 0;

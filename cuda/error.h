@@ -7,7 +7,7 @@
 
 #include "core/err.h"
 
-/* error: a cudaError_t. Fills err with "cuda: WHAT: reason", forgets the runtime's last
+/* error: a cudaError_t. Fills err with "cuda: WHAT: reason", clears the runtime's last
  * error, and returns the negative status code: UNAVAILABLE for everything that means "no
  * GPU here". */
 int stg_cuda_error(int error, const char *what, struct stg_err *err);

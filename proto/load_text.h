@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * YAML (and so JSON) text -> a tree that knows where everything stood. Knows nothing of
+ * YAML (and so JSON) text -> a tree with the place of everything. Independent of
  * messages. Refused, each with its place: anchors, aliases, tags, a second document,
  * duplicate keys, keys that are no word, more than STG_TEXT_MAX_DEPTH levels,
  * STG_TEXT_MAX_NODES nodes or STG_TEXT_MAX_BYTES bytes. Only the files proto/load*.c

@@ -318,7 +318,7 @@ static locale_t c_locale(void)
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* strtod knows what the characters between the parentheses mean; the first 127 count. */
+/* strtod interprets the characters between the parentheses; the first 127 count. */
 static void rewrite_nan(const struct scanned *scanned, char buf[KEEP_DIGITS + 40])
 {
     int n = scanned->tag_bytes < 127 ? (int)scanned->tag_bytes : 127;

@@ -94,8 +94,8 @@ struct stg_run {
     uint64_t watched_ns; /* with a watcher: the end of the last node; else 0 */
 };
 
-/* watch.c: asks each watcher, and sets watched_ns; tells that a step has run; and
- * that the exec has ended. */
+/* watch.c: calls each watcher at the beginning, which sets watched_ns, after each step,
+ * and at the end. */
 void stg_run_watch_begin(struct stg_run *run, const struct stg_key *key);
 void stg_run_watch_step(struct stg_run *run, const struct stg_run_step *step);
 void stg_run_watch_end(struct stg_run *run, int rc);

@@ -37,11 +37,11 @@ int stg_profile_init(struct stg_profile *profile, const struct stg_graph *graph,
                      struct stg_err *err);
 void stg_profile_finish(struct stg_profile *profile);
 
-/* Adds what was measured elsewhere, of a profile of the same size, and forgets it there.
+/* Adds what was measured elsewhere, of a profile of the same size, and clears it there.
  */
 void stg_profile_move(struct stg_profile *to, struct stg_profile *from);
 
-/* Forgets what was measured. */
+/* Clears what was measured. */
 void stg_profile_clear(struct stg_profile *profile);
 
 /* Adds one value, and lets old ones fade. */

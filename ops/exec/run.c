@@ -80,7 +80,7 @@ int stg_run_take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
 
 static int run_steps(struct stg_run *run, const struct stg_key *key, struct stg_err *err)
 {
-    /* A sink is one thread's, and a watcher wants each node's own time. */
+    /* A sink is one thread's, and a watcher needs each node's own time. */
     if (run->ready != NULL && run->sink == NULL && run->watched_ns == 0)
         return stg_run_ready_exec(run, key, err);
     for (size_t i = 0; i < run->n_steps; i++) {

@@ -23,8 +23,8 @@ void stg_split_destroy(struct stg_split *split);
 
 /* Runs op, which has n_outputs, as op->run(whole) does. False: it did not, the caller
  * runs it whole, and gets from whole->alloc once more what was allocated already. That is
- * so where the op has no rows or too few bytes, and where a part failed: what is wrong,
- * and in which row first, only the whole run knows. */
+ * so where the op has no rows or too few bytes, and where a part failed: the whole run
+ * finds what is wrong, and in which row first. */
 bool stg_split_run(struct stg_split *split, const struct stg_op *op,
                    struct stg_op_run *whole, size_t n_outputs);
 

@@ -4,7 +4,7 @@
  * inferred through every op. It is immutable once made, so that any number of executors
  * (ops/exec/run.h) can share it. The same code runs in daemon and client; the side
  * decides which nodes an executor runs. Equal nodes (op, inputs, attributes) are merged.
- * Nodes that depend only on constants are computed here, and inference knows their
+ * Nodes that depend only on constants are computed here, and inference uses their
  * values.
  */
 #ifndef STG_OPS_GRAPH_GRAPH_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a graph knows of a tensor or of a node. The other files of this folder use this
+ * What a graph has of a tensor or of a node. The other files of this folder use this
  * one.
  */
 #include <string.h>

@@ -159,7 +159,7 @@ static int no_tensor(const struct stg_graph *graph, const char *name, struct stg
         return stg_err(err, -STAGER_NOT_FOUND,
                        "\"%s\": unknown node or component; did you mean \"%s\"?", name,
                        near);
-    for (size_t i = 0; i < graph->element.n; i++) /* a client knows none */
+    for (size_t i = 0; i < graph->element.n; i++) /* a client has none */
         list_name(list, "%s", graph->element.components[i].name);
     return stg_err(err, -STAGER_NOT_FOUND, "\"%s\": unknown node or component%s%s", name,
                    list[0] != '\0' ? "; the dataset yields " : "", list);

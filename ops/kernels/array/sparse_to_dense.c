@@ -116,7 +116,7 @@ static int infer(struct stg_op_infer *ctx, struct stg_err *err)
     return read_default(ctx->node, values->dtype, plan, err);
 }
 
-/* Sizes that only the batch knows. */
+/* Sizes that depend on the batch. */
 static int read_shape(const struct stg_op_run *ctx, int *ret_ndim, int64_t *ret_shape,
                       int64_t *ret_n, struct stg_err *err)
 {

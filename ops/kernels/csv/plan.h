@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What decode_csv knows of its records once the pipeline is applied: its options,
+ * What decode_csv has of its records once the pipeline is applied: its options,
  * checked, and the work of its columns' readers that it does too. Immutable.
  */
 #ifndef STG_OPS_KERNELS_CSV_PLAN_H

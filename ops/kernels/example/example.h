@@ -151,7 +151,7 @@ static inline int64_t stg_example_text_of(const struct stg_example_span *span,
     return 1;
 }
 
-/* ---- outputs whose size only the batch knows (example_write.c) ---- */
+/* ---- outputs whose size depends on the batch (example_write.c) ---- */
 
 /* Over all records. */
 struct stg_example_tally {

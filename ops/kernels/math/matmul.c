@@ -29,7 +29,7 @@ static const struct stg_param batch_params[] = {
 /* out[m, n] = a[m, k] b[k, n], all contiguous. */
 typedef void (*multiply)(const void *a, const void *b, int64_t m, int64_t k, int64_t n,
                          void *out);
-/* A matrix of [rows, columns] as the kernel wants it: widened, transposed. */
+/* A matrix of [rows, columns] as the kernel needs it: widened, transposed. */
 typedef void (*load)(const void *in, int64_t rows, int64_t columns, bool transposed,
                      void *out);
 typedef void (*store)(const void *in, int64_t n, void *out);
