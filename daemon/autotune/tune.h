@@ -4,7 +4,7 @@
  * events, and the tuners propose numbers to use from the next item on. Published items
  * make windows; what a window measured goes to the tuners, one after the other.
  *
- * Knows no stage and reads no clock. The caller's lock guards it.
+ * Uses no stage and reads no clock. The caller's lock guards it.
  */
 #ifndef STG_DAEMON_AUTOTUNE_TUNE_H
 #define STG_DAEMON_AUTOTUNE_TUNE_H

@@ -152,7 +152,7 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
  * skip (struct stg_iter_impl, skip), and drops it. The position may be the end of the
  * pass. OUT_OF_RANGE: the pass is shorter; the text has both lengths.
  * FAILED_PRECONDITION: something was pulled before; or the data has an error where the
- * position knows of none. Any other code is one of stg_dataset_next. After a failure only
+ * position has none. Any other code is one of stg_dataset_next. After a failure only
  * destroy may follow. */
 int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *position,
                      struct stg_err *err);

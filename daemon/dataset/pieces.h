@@ -34,7 +34,7 @@ uint64_t stg_pieces_count(const struct stg_pieces *pieces);
 int stg_pieces_take(struct stg_pieces *pieces, struct stg_quota *quota, int64_t want,
                     struct stg_block **ret, struct stg_err *err);
 
-/* Forgets all; finish frees the memory too. */
+/* Drops all; finish frees the memory too. */
 void stg_pieces_clear(struct stg_pieces *pieces);
 void stg_pieces_finish(struct stg_pieces *pieces);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The positions of items between the batching step, which knows them, and the dataset,
+ * The positions of items between the batching step, which counts them, and the dataset,
  * which hands the items out: the steps in between may hold some, on threads of their own.
  * They yield one record for each that they take, in order. Any thread.
  */

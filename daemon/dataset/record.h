@@ -3,7 +3,7 @@
  * Records out of blocks, copied, so that they may stay while the block goes: packed into
  * a slab when their components are scalars; else (after `batch`) each a block of its own.
  * Many at once: they lie anywhere in memory that is larger than the caches, and only a
- * caller that knows the next ones can prefetch them. One thread.
+ * caller that has the next ones can prefetch them. One thread.
  */
 #ifndef STG_DAEMON_RECORD_H
 #define STG_DAEMON_RECORD_H

@@ -55,9 +55,9 @@ struct stg_iter_impl {
     /* One record comes out for each that is taken, in order, also for an error. Needs
      * skip. */
     bool is_one_to_one;
-    /* Of a batching step: tells the position after each record that it yields from now on
-     * (stg_position_push), and follows the goal of the dataset in skip. Returns whether
-     * it can. NULL: it cannot. */
+    /* Of a batching step: reports the position after each record that it yields from now
+     * on (stg_position_push), and follows the goal of the dataset in skip. Returns
+     * whether it can. NULL: it cannot. */
     bool (*tell_positions)(struct stg_iter *iter);
     /* Of an indexable iterator: counts the records of this iteration, wherever it stands.
      * The result is a function of the data and the steps alone. From then on only count,
@@ -186,7 +186,7 @@ struct stg_dataset {
     unsigned n_sharing;      /* readers that divide the quota's share for one reader */
     struct stg_iter *last;
     uint64_t n_items; /* that were handed out */
-    bool tells;       /* a batching step tells positions */
+    bool tells;       /* a batching step reports positions */
     struct stg_position_queue positions;
     const struct stg_position *goal; /* of a seek while it runs; NULL: none */
     uint64_t n_reached;              /* elements that the batching step found up to it */

@@ -39,7 +39,7 @@ uint64_t stg_task_pool_n_done(struct stg_task_pool *pool);
 /* Returns when more are done than `seen`. One must have been given that is not. */
 void stg_task_pool_wait(struct stg_task_pool *pool, uint64_t seen);
 
-/* Forgets what has not begun, and waits for what has. */
+/* Drops what has not begun, and waits for what has. */
 void stg_task_pool_clear(struct stg_task_pool *pool);
 
 /* Clears, and ends the threads. NULL is allowed. */

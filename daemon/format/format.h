@@ -2,8 +2,8 @@
  *
  * Record formats: how the bytes of a file fall into records. One format, one file. A
  * reader takes bytes from a source in large pieces into chunks and says where records
- * begin and end in them: it copies no record. It knows nothing of steps, file names or
- * patterns. One thread at a time.
+ * begin and end in them: it copies no record. It is independent of steps, file names
+ * and patterns. One thread at a time.
  */
 #ifndef STG_DAEMON_FORMAT_H
 #define STG_DAEMON_FORMAT_H

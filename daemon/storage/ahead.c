@@ -92,7 +92,7 @@ static void run(struct stg_read *read)
                                                     STG_AHEAD_LINES, &read->lines.seen);
 }
 
-/* Claims a slot, runs it with the lock let go, and tells. The lock is held. */
+/* Claims a slot, runs it with the lock released, and signals. The lock is held. */
 static void run_slot(struct stg_ahead *ahead, struct slot *slot)
 {
     slot->state = RUNNING;

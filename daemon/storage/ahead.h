@@ -71,7 +71,7 @@ void stg_ahead_drop(struct stg_ahead *ahead);
  * need as many: more are planned where that is more than it was. */
 unsigned stg_ahead_turn(struct stg_ahead *ahead);
 
-/* Forgets all that is planned; waits for threads that do some of it. */
+/* Drops all that is planned; waits for threads that do some of it. */
 void stg_ahead_cancel(struct stg_ahead *ahead);
 
 /* Plans to open a file, and to ask for its first bytes, behind those that are planned, of
@@ -81,10 +81,10 @@ void stg_ahead_plan_open(struct stg_ahead *ahead, const char *url,
                          const struct stg_file_user *identity);
 
 /* The first file that was planned, open and the caller's; or NULL: it was not opened,
- * or cannot be. There must be one; it is forgotten. */
+ * or cannot be. There must be one; it is dropped. */
 struct stg_source *stg_ahead_take_open(struct stg_ahead *ahead);
 
-/* Forgets and closes all of them; waits for threads that open one. */
+/* Drops and closes all of them; waits for threads that open one. */
 void stg_ahead_cancel_opens(struct stg_ahead *ahead);
 
 #endif

@@ -34,7 +34,7 @@ struct stg_fund {
     uint64_t taken; /* bytes taken in advance, which the quota never gives back */
 };
 
-/* Knows the setting that determines a quota's limit. */
+/* Names the setting that determines a quota's limit. */
 struct stg_adviser {
     /* Appends "raise SETTING to N", where N makes the limit at least limit_bytes.
      * in_hand: the most bytes of the dataset that each of its users may hold. Any thread,

@@ -27,7 +27,7 @@ struct slot {
     struct stg_cursor cursor;
 };
 
-/* A file that was pulled before a slot wants it. */
+/* A file that was pulled before a slot needs it. */
 struct path {
     struct stg_block *block; /* NULL: used */
     uint64_t n_records;
@@ -50,7 +50,7 @@ struct interleave {
     struct path *paths; /* those from first_path on come before the input's next */
     size_t first_path, n_paths, paths_size;
     bool input_ended;
-    int input_failed; /* once a slot wants the next file */
+    int input_failed; /* once a slot needs the next file */
     struct stg_err failure;
     struct stg_mix mix;
     struct stg_block *error; /* to be emitted after the mix */

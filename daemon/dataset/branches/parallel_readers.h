@@ -64,7 +64,7 @@ int stg_parallel_readers_take(struct stg_parallel_readers *readers, unsigned rea
 uint64_t stg_parallel_readers_ready(struct stg_parallel_readers *readers);
 void stg_parallel_readers_wait(struct stg_parallel_readers *readers, uint64_t seen);
 
-/* Forgets all files; every reader may start again. Waits for the threads that are at one.
+/* Drops all files; every reader may start again. Waits for the threads that are at one.
  */
 void stg_parallel_readers_clear(struct stg_parallel_readers *readers);
 

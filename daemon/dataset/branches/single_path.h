@@ -12,7 +12,7 @@ struct stg_single_path {
     struct stg_iter iter;
     struct stg_block *block; /* the path; its own reference */
     bool given;
-    bool asked_again; /* the reader knows that there is no more */
+    bool asked_again; /* another one was asked for since */
 };
 
 extern const struct stg_iter_impl stg_single_path_impl;

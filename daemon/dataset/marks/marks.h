@@ -104,7 +104,7 @@ bool stg_marks_last(struct stg_iter *iter, struct stg_marks *marks, struct stg_m
 
 /* ---- */
 
-/* Implements left: knows the end of an iteration that a run has reached before. */
+/* Implements left, if a run has reached the end of the iteration before. */
 bool stg_marks_left(struct stg_iter *iter, struct stg_marks *marks, uint64_t most,
                     uint64_t *ret);
 

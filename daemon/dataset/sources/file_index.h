@@ -42,9 +42,9 @@ struct stg_file_index {
 /* Begins a file, before any byte of it is read. Both are borrowed until the end. */
 void stg_file_index_begin(struct stg_file_index *file, struct stg_source *source,
                           const char *url);
-/* Forgets the file. */
+/* Drops the file. */
 void stg_file_index_drop(struct stg_file_index *file);
-/* Also forgets all cached indexes. */
+/* Also drops all cached indexes. */
 void stg_file_index_finish(struct stg_file_index *file);
 
 /* Counts what the format returned: records, or a bad one. */

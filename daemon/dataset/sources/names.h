@@ -47,7 +47,7 @@ const struct stg_name *stg_names_at(const struct stg_names *names, size_t i);
 /* Drops the first of those that are pulled, of which none is opened ahead. */
 void stg_names_drop(struct stg_names *names);
 
-/* Forgets what is known, for the input to begin anew. finish frees the memory too. */
+/* Drops what is known, for the input to begin anew. finish frees the memory too. */
 void stg_names_clear(struct stg_names *names);
 void stg_names_finish(struct stg_names *names);
 

@@ -200,7 +200,7 @@ static bool set_who(struct stg_fetch *fetch)
 }
 
 /* What is signed is for one place. Others may send a reader on, never from TLS to none,
- * and curl forgets the login at another host. */
+ * and curl drops the login at another host. */
 static bool set_where(struct stg_fetch *fetch)
 {
     const struct stg_object *object = fetch->plan.object;

@@ -3,7 +3,7 @@
  * Fetches one range of an object into a chunk. Separate threads (fetcher.h) do the work;
  * a reader waits for the bytes. After a temporary failure, the fetcher requests the rest
  * from the byte where the answer broke off, with growing delays. If the object is
- * replaced meanwhile, the fetch fails. This module knows nothing of files, schemes and
+ * replaced meanwhile, the fetch fails. This module is independent of files, schemes and
  * reading ahead.
  *
  * Errors, with the URL: NOT_FOUND, UNAUTHENTICATED and PERMISSION_DENIED with what to

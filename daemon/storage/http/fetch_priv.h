@@ -62,7 +62,7 @@ struct stg_fetch {
 size_t stg_answer_header(char *line, size_t size, size_t n, void *fetch);
 size_t stg_answer_body(char *bytes, size_t size, size_t n, void *fetch);
 /* Ends an attempt. clean: curl reports success. Returns true if all bytes have arrived.
- * False: see failed and again; both are 0 if only curl knows the reason. */
+ * False: see failed and again; both are 0 if only curl has the reason. */
 bool stg_answer_end(struct stg_fetch *fetch, bool clean);
 
 /* fetch.c. Creates a fetch without a thread: stg_fetch_start assigns it to one, and

@@ -107,7 +107,8 @@ static char *url_of(const char *path, const char *op, const struct stg_store *st
 }
 
 static const char advice[] =
-    "the namenode knows a reader by the name of the pipeline's applier; another name "
+    "the namenode identifies a reader by the name of the pipeline's applier; another "
+    "name "
     "(user) or a delegation token (bearer_token) is set in the credentials_file of "
     "remote.stores in stagerd.yaml";
 

@@ -136,7 +136,7 @@ static enum stg_verdict judge_whole(struct stg_progress *progress,
 }
 
 /* The answer is the one that was asked for, and does not name its version: the caller
- * knows it, or it stays unknown. */
+ * has it, or it stays unknown. */
 static enum stg_verdict judge_plain(struct stg_progress *progress)
 {
     progress->is_sure = progress->kind == STG_FETCH_RANGE && progress->version.known;

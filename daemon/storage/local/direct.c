@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE ((uint64_t)4096) /* no device that we know of wants more */
+#define PAGE ((uint64_t)4096) /* no known device needs more */
 #define READ_BYTES ((uint64_t)512 << 10)
 
 struct direct {
