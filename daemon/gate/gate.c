@@ -74,7 +74,7 @@ static void on_closed(uv_handle_t *handle)
         free(process);
 }
 
-/* Forgets it: whatever becomes of it is no more of interest. */
+/* Drops it: its end is of no interest any more. */
 static void drop(struct process *process)
 {
     process->gate->process = NULL;

@@ -2,12 +2,12 @@
  *
  * stager-gate: the nanomsg endpoint of stagerd, which starts, watches and ends it. It
  * alone links libnanomsg, which any peer can make abort, spin or leak descriptors: so it
- * is a process of its own, without rights, and knows nothing. What comes in on the REP
+ * is a separate process, without rights or data. What comes in on the REP
  * socket goes to stagerd as it is; what stagerd sends goes to its asker, or to all
  * subscribers.
  *
  * The last event is published again while nothing happens, so that a subscriber that lost
- * one learns of it.
+ * one notices.
  */
 #include <errno.h>
 #include <nanomsg/ipc.h>
@@ -218,8 +218,7 @@ int main(int argc, char **argv)
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     int rc = start(&gate, argv, &err);
-    stg_log_start(); /* what confines the gate is for the thread that asks, and its
-                        children */
+    stg_log_start(); /* the confinement holds for the calling thread and its children */
     if (rc < 0) {
         stg_log(STG_LOG_ERROR, "gate: %s", err.text);
         stg_log_stop();

@@ -8,7 +8,7 @@
 
 #include "daemon/pipeline/definition.h"
 
-/* Checks the items that clients of a split took, and forgets those before the place.
+/* Checks the items that clients of a split took, and drops those before the place.
  * FAILED_PRECONDITION: the state is that of one of several consumers, or it has items out
  * of order that this pipeline would not leave out. RESOURCE_EXHAUSTED. */
 int stg_loading_check_taken(const struct stg_definition *definition, bool private_run,

@@ -43,7 +43,7 @@ void stg_recovery_replace(struct stg_pipeline *pipeline, pid_t pid,
 struct stg_returning {
     const struct stg_rejoin *rejoin;
     uid_t uid;
-    const struct stg_state *state; /* NULL: it took nothing, and knows no place */
+    const struct stg_state *state; /* NULL: it took nothing, and has no place */
     uint32_t max_in_flight;
 };
 

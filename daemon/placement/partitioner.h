@@ -5,7 +5,7 @@
  * it, and the result is a proposal. A partition that an earlier run took (a prior,
  * daemon/placement/priors.h) is in force from the first batch on.
  *
- * Knows no stage. One thread at a time; calls that write to `decisions` say so, since a
+ * Uses no stage. One thread at a time; calls that write to `decisions` say so, since a
  * lock of the caller guards them.
  */
 #ifndef STG_DAEMON_PLACEMENT_PARTITIONER_H

@@ -48,15 +48,15 @@ struct stg_workers *stg_workers_ref(struct stg_workers *workers); /* NULL is all
 /* The last one goes after all workers and calls are. NULL is allowed. */
 void stg_workers_unref(struct stg_workers *workers);
 
-/* A process wants to be one, if there are fewer than most (0: anyway), those that are not
- * ready yet counted: *ret_channel is its end of the channel, for the caller to send and
+/* Registers a worker unless there are `most` already (0: no limit), those that are not
+ * ready yet included: *ret_channel is its end of the channel, for the caller to send and
  * close. It gets work once it is ready. ALREADY_EXISTS: there are so many; RESOURCE_
  * EXHAUSTED; ABORTED (stopped). */
 int stg_workers_admit(struct stg_workers *workers, pid_t pid, uint32_t most,
                       struct stg_worker **ret, int *ret_channel, struct stg_err *err);
 void stg_worker_ready(struct stg_worker *worker);
 
-/* Its connection is gone, or it is to go; forget it. */
+/* Removes a worker whose connection is gone, or which is to end. */
 void stg_worker_leave(struct stg_worker *worker);
 
 /* Is its connection to be closed? */

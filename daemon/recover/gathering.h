@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The gathering of a run that goes on after a restart of stagerd: which members of its
- * record came back, with which states, and where the run begins again. It knows no clock,
+ * record came back, with which states, and where the run begins again. It uses no clock,
  * process or socket: the caller says what happened. One thread at a time.
  */
 #ifndef STG_DAEMON_RECOVER_GATHERING_H
@@ -20,7 +20,7 @@ enum stg_gathered_state {
 
 struct stg_gathered {
     enum stg_gathered_state state;
-    struct stg_state *place; /* where it is; NULL: it took nothing and knows no place */
+    struct stg_state *place; /* where it is; NULL: it took nothing and has no place */
     uint32_t max_in_flight;
 };
 
@@ -65,7 +65,7 @@ void stg_gathering_destroy(struct stg_gathering *gathering); /* NULL is allowed 
 int stg_gathering_find(const struct stg_gathering *gathering, uint64_t run,
                        uint64_t member, uint32_t uid);
 
-/* The member came, while the gathering is open. state NULL: it knows no place.
+/* The member came, while the gathering is open. state NULL: it has no place.
  * RESOURCE_EXHAUSTED. */
 int stg_gathering_arrive(struct stg_gathering *gathering, int member,
                          const struct stg_state *state, uint32_t max_in_flight,

@@ -82,7 +82,7 @@ static int make(uv_loop_t *loop, struct stg_err *err)
     int rc = uv_loop_init(loop);
     if (rc == 0)
         return 0;
-    if (uv_backend_fd(loop) > STDERR_FILENO) /* libuv forgets it */
+    if (uv_backend_fd(loop) > STDERR_FILENO) /* libuv leaks it */
         close(uv_backend_fd(loop));
     return stg_loop_error("make an event loop", rc, err);
 }

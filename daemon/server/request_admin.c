@@ -168,7 +168,7 @@ static const char *name_of(const struct stg_request *request,
     return given ? request->name : definition->spec->name;
 }
 
-/* A request that names the current generation knows what it replaces. */
+/* if_generation names what is replaced. */
 static enum stg_replace how_to_replace(const struct stg_request *request)
 {
     if (request->replace)

@@ -152,7 +152,7 @@ static int find_commit(const struct stg_request *request, const struct stg_lane 
     }
     if (strncmp(resume, TAG_PREFIX, strlen(TAG_PREFIX)) != 0)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "resume is \"%.64s\"; this stagerd knows \"start\", "
+                       "resume is \"%.64s\"; this stagerd supports \"start\", "
                        "\"current\" and \"tag:NAME\"",
                        resume);
     const char *tag = resume + strlen(TAG_PREFIX);

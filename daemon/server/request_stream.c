@@ -126,8 +126,8 @@ static void fill_opened(const struct stg_session *session,
         .attempt = session->attempt != 0 ? session->attempt : instance->attempt};
 }
 
-/* Where the client begins, if it does not know that: the state of a commit, or of the
- * run. NULL: it knows, or the first batch says it. */
+/* Returns where the client begins: the state of a commit, or of the run. NULL: its open
+ * has a state, or the first batch shows it. */
 static const struct stg_state *find_begin(const struct stg_request *request,
                                           struct stg_instance *instance,
                                           const struct stg_attach *params)

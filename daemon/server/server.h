@@ -49,7 +49,7 @@ struct stg_server {
     bool sweeps_soon;
     uv_timer_t accept_timer; /* a pause after EMFILE */
     uv_timer_t stop_timer;
-    uv_timer_t watchdog_timer; /* tells systemd that the loop turns */
+    uv_timer_t watchdog_timer; /* reports to systemd that the loop turns */
     uv_signal_t sighup;
 
     struct stg_session *sessions;

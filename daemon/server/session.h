@@ -85,8 +85,8 @@ struct stg_session {
  * closed. */
 struct stg_session *stg_session_create(struct stg_server *server, int fd);
 
-/* Tells an accepted socket why there is no session (number: as errno), and closes it. -1:
- * logs alone. */
+/* Sends to an accepted socket why there is no session (number: as errno), and closes it.
+ * -1: logs alone. */
 void stg_session_refuse(int fd, int number);
 
 static inline struct stg_reply stg_reply_to(const struct stg_request *request)
@@ -127,7 +127,7 @@ void stg_session_set_deadline(struct stg_session *session, uint64_t millis);
  * NULL: none. */
 void stg_session_claim(struct stg_session *session, struct stg_instance *instance);
 
-/* Forgets an open that waits. */
+/* Drops an open that waits. */
 void stg_session_stop_waiting(struct stg_session *session);
 
 /* Reaps what the living processes of closed sessions released late; closes sessions of
@@ -141,7 +141,7 @@ void stg_session_release(struct stg_session *session);
 /* Closes the socket; the session goes when its process holds nothing. */
 void stg_session_close(struct stg_session *session);
 
-/* Forgets everything, at the end of the daemon. */
+/* Drops everything, at the end of the daemon. */
 void stg_session_abort(struct stg_session *session);
 
 #endif

@@ -75,7 +75,7 @@ static void answer(struct stg_session *session, struct stg_reply *reply,
     stg_session_reply(session, reply, NULL, 0);
 }
 
-/* Returns whether it goes on. The session forgets it first: a reply may close the
+/* Returns whether it goes on. The session drops it first: a reply may close the
  * session.
  */
 static bool step(struct stg_session *session)

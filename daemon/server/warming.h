@@ -8,7 +8,7 @@
 
 #include "daemon/server/session.h"
 
-/* What a request wants. */
+/* What a request asks for. */
 struct stg_warming_config {
     struct stg_definition *definition; /* its reference is taken on success */
     struct stg_pipeline *pipeline;     /* that it replaces; NULL: found by `name` */

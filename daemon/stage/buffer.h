@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The buffer of a stage: published items in order, their extents, and what becomes of
- * each item. Knows neither clients nor runners. Guarded by the stage's lock.
+ * each item. Uses neither clients nor runners. Guarded by the stage's lock.
  */
 #ifndef STG_DAEMON_STAGE_BUFFER_H
 #define STG_DAEMON_STAGE_BUFFER_H

@@ -8,8 +8,8 @@
  * over. A client that comes back under the name of one that is away takes over its place,
  * its counts and what it had not acknowledged.
  *
- * Whether a client is waited for depends on what the daemon knows: that it joined, that
- * its end was pushed. A word of its control page can only give up a place, never keep one
+ * Whether a client is waited for depends on what the daemon did: it joined the client, it
+ * pushed its end. A word of its control page can only give up a place, never keep one
  * from the client: it may die before any store.
  */
 #include <inttypes.h>

@@ -309,7 +309,7 @@ void stg_runners_shed(struct stg_stage *stage);
 struct stg_work_call;
 struct stg_worker;
 
-/* As stg_work_call; fills in what the stage knows. Any thread, without the lock. */
+/* As stg_work_call; fills in what the stage has. Any thread, without the lock. */
 int stg_stage_call(struct stg_stage *stage, struct stg_work_call *call,
                    struct stg_tensor *tensors, struct stg_worker **ret,
                    struct stg_err *err);
@@ -509,7 +509,7 @@ void stg_client_disconnect_violator(struct stg_stage *stage, struct stg_client *
 /* Ends the leases of a client whose process is dead, or that holds nothing. */
 void stg_client_reap(struct stg_stage *stage, struct stg_client *client);
 
-/* Frees clients that are gone and that no session knows. */
+/* Frees clients that are gone and that no session has. */
 void stg_clients_reap(struct stg_stage *stage);
 
 /* Stops the stage: no client can go on, and all get ABORTED. */

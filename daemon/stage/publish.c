@@ -432,8 +432,8 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
         trace_publish(stage, began, header->number, work->bytes);
 }
 
-/* Every client that is attached learns of it: under split no one knows which client the
- * item would have come to. */
+/* Counts the item for every attached client: under split it is not known which client
+ * would have got it. */
 static void count_dropped(struct stg_stage *stage, const struct stg_work *work)
 {
     const struct stg_batch_header *header = stg_stage_extent(stage, work->extent);

@@ -226,12 +226,12 @@ int stg_stage_join(struct stg_stage *stage, struct stg_client *client,
 /* Detaches a client whose socket is gone. It gets no new batches. Its unacknowledged
  * batches go to other clients, or wait for it to come back. Its memory stays until it is
  * released or the process dies. Returns true if the client held nothing or had not
- * joined: the caller forgets it. False: the caller calls stg_stage_dead when the process
+ * joined: the caller drops it. False: the caller calls stg_stage_dead when the process
  * dies. */
 bool stg_stage_detach(struct stg_stage *stage, struct stg_client *client);
 
 /* Frees the memory of a client whose process is dead. Detaches it first if necessary. The
- * caller forgets the client. */
+ * caller drops the client. */
 void stg_stage_dead(struct stg_stage *stage, struct stg_client *client);
 
 /* Returns how many leases a client holds. The loop polls this for detached clients. */
