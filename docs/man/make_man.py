@@ -6,8 +6,8 @@
 
 ABOUT is the line after the name; SEE_ALSO is a list with commas. A SOURCE is a document (.md), whose
 text before its first "## " is the description; a header (.h), whose commented prototypes are
-listed; or a settings file (.yaml), whose comments are listed key by key. Of Markdown it knows what
-our documents have: headings, paragraphs, lists, tables, blocks of code, emphasis, links.
+listed; or a settings file (.yaml), whose comments are listed key by key. Of Markdown it supports what
+the documents have: headings, paragraphs, lists, tables, blocks of code, emphasis, links.
 """
 import os
 import re

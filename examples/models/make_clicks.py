@@ -4,7 +4,7 @@
 
     make_clicks.py ROWS [--seen 5] [--users 200] [--items 300] > clicks.csv
 
---seen: of how many items a row tells at most that they were seen before. The same arguments give the
+--seen: how many items, at most, a row lists as seen before. The same arguments give the
 same bytes.
 """
 import argparse

@@ -5,7 +5,7 @@
  * Also graphs of which one half must not move: `auto` is compared with all partitions,
  * each written by hand.
  *
- * A run is a fresh daemon that knows no prior. The variants run in slices that take
+ * A run is a fresh daemon that has no prior. The variants run in slices that take
  * turns, forwards and then backwards, from the first batch on: trials of `auto` are in
  * its figures. Each round gives one ratio of two neighbouring slices; a figure is the
  * mean of their logarithms, and its `_low` the lower bound of the 95 % confidence

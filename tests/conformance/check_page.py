@@ -37,7 +37,7 @@ def rows(path):
 
 
 def programs(build):
-    """{name: its test as meson knows it}."""
+    """{name: its test as meson names it}."""
     with open(os.path.join(build, "meson-info/intro-tests.json"), encoding="utf-8") as file:
         return {test["name"]: test for test in json.load(file)}
 
@@ -109,7 +109,7 @@ def main(root, build, part=""):
                 continue
             for test in tests:      # a build without Python has no such programs
                 is_left_out = name.startswith("python_") and "python" in known
-                tell("skip" if is_left_out else "FAIL", name, test, f"meson knows no test {name}")
+                tell("skip" if is_left_out else "FAIL", name, test, f"meson has no test {name}")
         for future in concurrent.futures.as_completed(tried):
             results, output = future.result()
             for test, result in results.items():

@@ -158,7 +158,7 @@ static void a_missing_line_is_noticed_and_one_that_is_there_twice_counts_once(vo
     sum_of(&audit.trails[0], &n);
     CHECK_INT(n, 5);
     CHECK(!audit.runs[0].is_missing);
-    seq++; /* a line that nobody has */
+    seq++; /* a line that is missing */
     trail.n = 0;
     publish(&trail, 5, 7, 100);
     stg_audit_write_trail(&second, &seq, &trail);

@@ -432,7 +432,7 @@ class Places(case.Case):
 
 
 class Names(case.Case):
-    """`dir`, and with it completion, knows what there is."""
+    """`dir`, and with it completion, lists what there is."""
 
     def documented(self, name, least):
         with open(os.path.join(case.HERE, "../../docs", name), encoding="utf-8") as file:

@@ -680,7 +680,7 @@ class Deliveries(Case):
         first.close()
 
     def test_broadcast_a_client_at_an_earlier_state_has_a_run_of_its_own(self):
-        """It holds nobody up, has commits and states as before, and ends with the pipeline."""
+        """It delays no other client, has commits and states as before, and ends with the pipeline."""
         name = self.numbers_of("apart", 200, "broadcast", 2, capacity=4)
         every = self.steps([stager.open(name, private_run=True)], 60)
         first, second = stager.open(name, client_id="a", resume="start"), stager.open(name, client_id="b", resume="start")

@@ -50,7 +50,7 @@ def compare(page, text, helped):
     # Options of other programs are shown in examples: systemctl's.
     documented -= {"--now", "--user"}
     return ([f"{page}:1: --help shows {option}, the page does not" for option in sorted(shown - documented)] +
-            [f"{page}:1: the page tells {option}, --help does not" for option in
+            [f"{page}:1: the page shows {option}, --help does not" for option in
              sorted(documented - shown - {"--help"})])
 
 

@@ -445,7 +445,7 @@ def a_page_that_groff_warns_of_is_found():
 def an_option_without_a_word_is_found():
     assert check_man.compare("x.md", "--one FILE, --two", "--one FILE, --two") == []
     assert "shows --two" in check_man.compare("x.md", "--one", "--one --two")[0]
-    assert "tells --two" in check_man.compare("x.md", "--one --two", "--one")[0]
+    assert "page shows --two" in check_man.compare("x.md", "--one --two", "--one")[0]
     assert check_man.missing("x.md", "runtime_dirs", ["runtime_dir"], "setting") != []
 
 
@@ -544,7 +544,7 @@ def main():
         try:
             test()
             print("ok  ", test.__name__)
-        except Exception as error:  # noqa: BLE001: a test runner tells of all
+        except Exception as error:  # noqa: BLE001: a test runner reports all
             failed += 1
             print("FAIL", test.__name__, "-", repr(error))
     print(f"{len(tests) - failed} passed, {failed} failed, 0 skipped")

@@ -98,7 +98,7 @@ def main():
                 continue
             try:
                 compare(daemon, f"criteo-{i}", os.path.abspath(path))
-            except Exception as error:  # noqa: BLE001: tells of all files
+            except Exception as error:  # noqa: BLE001: reports all files
                 print(f"FAIL {path}: {error}")
                 failed += 1
     print(f"{1 + len(given) - failed - skipped} passed, {failed} failed, {skipped} skipped")

@@ -152,7 +152,7 @@ def a_compromised_gate_disturbs_no_client(build, fake):
 def main():
     build, fake, trainer = sys.argv[1:4]
     watch_tells_what_happens(build)
-    print("ok   watch tells what happens")
+    print("ok   watch reports what happens")
     watch_reports_clients_that_may_reconnect_and_how_each_left(build, trainer)
     print("ok   watch reports clients that may reconnect, and how each left")
     requests_go_through_the_gate(build)

@@ -389,7 +389,7 @@ static void of_items_that_take_no_time_one_runner_makes_all(void)
     fixture_apply(&fixture, "name: tiny\ndataset:\n  - range: {stop: 100000}\n"
                             "staged: {capacity: 4, num_threads: 4}\n");
     struct stager_stream *stream = fixture_open(&fixture, "tiny", "slow", 2);
-    work_on(stream, 100); /* until the daemon knows the time of an item */
+    work_on(stream, 100); /* until the daemon has measured an item */
     int n = N_RUNNERS;
     for (int k = 0; n > 1 && k < MAX_WINDOWS;
          k++) { /* of which a busy machine spoils some */

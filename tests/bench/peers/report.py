@@ -12,7 +12,7 @@ LEFT_OUT = {
     "TensorSocket": "0.0.5 gives its consumers no batch, or ends with IndexError, when the tensors are on the CPU",
     "MosaicML Streaming": "0.13 needs torchvision, whose wheel on PyPI does not load beside a torch for CPUs; it reads a format of its "
                           "own through DataLoader; its transport is above",
-    "FFCV, DALI": "the one has to be built with OpenCV and a CUDA toolkit, the other wants a GPU; formats of their own",
+    "FFCV, DALI": "the one has to be built with OpenCV and a CUDA toolkit, the other needs a GPU; formats of their own",
 }
 OURS = "stager"
 BUSY = 4  # part of the load average beyond the run's own

@@ -369,7 +369,7 @@ static void vary_marks(struct stg_step_run *run)
 }
 
 /* The last mark before a record that follows dropped ones may be behind an error that the
- * position knows nothing of. */
+ * position does not have. */
 static void check_marks_behind_errors(void)
 {
     static const struct stg_step_row row = {
