@@ -181,14 +181,6 @@ int stg_container_join(struct stg_containers *containers, const char *name,
     return 0;
 }
 
-struct stg_container *stg_container_ref(struct stg_container *container)
-{
-    pthread_mutex_lock(&container->containers->lock);
-    container->refs++;
-    pthread_mutex_unlock(&container->containers->lock);
-    return container;
-}
-
 void stg_container_leave(struct stg_container *container)
 {
     if (container == NULL)

@@ -37,7 +37,6 @@ void stg_containers_reclaim(struct stg_containers *containers, uint64_t bytes);
  * stg_container_leave. */
 int stg_container_join(struct stg_containers *containers, const char *name,
                        struct stg_container **ret, struct stg_err *err);
-struct stg_container *stg_container_ref(struct stg_container *container);
 void stg_container_leave(struct stg_container *container); /* NULL is allowed */
 
 struct stg_container_usage {

@@ -308,11 +308,6 @@ const char *stg_run_node_text(const struct stg_run *run, size_t i, char *buf,
     return buf;
 }
 
-uint32_t stg_run_node(const struct stg_run *run, size_t i)
-{
-    return (uint32_t)(run->steps[i].node - run->graph->nodes);
-}
-
 void stg_run_each_written(const struct stg_run *run,
                           void (*each)(void *owner, const void *data), void *owner)
 {

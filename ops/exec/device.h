@@ -43,10 +43,9 @@ bool stg_run_forwards(const struct stg_run *run);
 /* How many nodes it runs. */
 size_t stg_run_n_nodes(const struct stg_run *run);
 
-/* Node i of those: "NAME (op)", and its place in the spec. */
+/* Node i of those: "NAME (op)". */
 const char *stg_run_node_text(const struct stg_run *run, size_t i, char *buf,
                               size_t bytes);
-uint32_t stg_run_node(const struct stg_run *run, size_t i);
 
 /* Enqueues all of an executor that launches. feeds: the host's, as of stg_run_exec.
  * outputs: as there, and data is the device's. Watchers see each node's launch. Errors:
