@@ -398,14 +398,15 @@ static void answer(void *arg, const struct stg_err *err)
     end_pending(pending);
 }
 
-/* The pipeline that the stream is of, if its user may still open it. */
-static int find_pipeline(const struct stg_session *session, struct stg_pipeline **ret,
+/* Finds the pipeline of a stream, if its user may still open it. journal: the stream's;
+ * NULL: not known. */
+static int find_pipeline(const struct stg_session *session, const char *name,
+                         const struct stg_journal *journal, struct stg_pipeline **ret,
                          struct stg_err *err)
 {
     struct stg_catalog *catalog = session->server->catalog;
-    const char *name = session->instance->config.name;
     struct stg_pipeline *pipeline = stg_catalog_find(catalog, name);
-    if (pipeline == NULL || pipeline->journal != session->journal)
+    if (pipeline == NULL || (journal != NULL && pipeline->journal != journal))
         return stg_err(err, -STAGER_NOT_FOUND, "pipeline %s was deleted", name);
     if (!stg_catalog_allowed(catalog, pipeline, &session->identity))
         return stg_err(err, -STAGER_PERMISSION_DENIED,
@@ -468,15 +469,11 @@ static int start_commit(struct stg_journal *journal, const struct stg_definition
 static int commit_away(struct stg_session *session, const struct stg_request *request,
                        struct pending *pending, struct stg_err *err)
 {
-    struct stg_pipeline *pipeline =
-        stg_catalog_find(session->server->catalog, request->name);
-    if (pipeline == NULL)
-        return stg_err(err, -STAGER_NOT_FOUND, "pipeline %s was deleted", request->name);
-    if (!stg_catalog_allowed(session->server->catalog, pipeline, &session->identity))
-        return stg_err(err, -STAGER_PERMISSION_DENIED, "pipeline %s belongs to uid %u",
-                       pipeline->name, (unsigned)pipeline->definition->applier.uid);
+    struct stg_pipeline *pipeline;
     const struct stg_run_member *member;
-    int rc = stg_recovery_find(pipeline, &request->rejoin, session->identity.uid, &member,
+    int rc = find_pipeline(session, request->name, NULL, &pipeline, err);
+    if (rc == 0)
+        rc = stg_recovery_find(pipeline, &request->rejoin, session->identity.uid, &member,
                                err);
     if (rc < 0)
         return rc;
@@ -510,7 +507,8 @@ static int commit(struct stg_session *session, const struct stg_request *request
                        "a commit must be sent on the connection of a stream");
     if (session->journal == NULL)
         return refuse_stream(session, err);
-    int rc = find_pipeline(session, &pipeline, err);
+    int rc = find_pipeline(session, session->instance->config.name, session->journal,
+                           &pipeline, err);
     if (rc < 0)
         return rc;
     struct stg_journal_request what = {.lane = session->lane,
