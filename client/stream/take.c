@@ -109,14 +109,11 @@ static int take_batch(struct stager_stream *stream, const struct stg_descriptor 
 }
 
 /* Reads code and text of an error item; the caller gives its memory back. */
-static int read_error(struct stager_stream *stream, const struct stg_descriptor *d)
+static int read_error(struct stager_stream *stream, const struct stg_descriptor *d,
+                      const void *base)
 {
-    const void *base;
-    int rc = find_batch(stream, d, &base);
-    if (rc < 0)
-        return rc;
-    rc = stg_batch_check(base, d->length, false, &stream->err);
     struct stg_batch_header header;
+    int rc = stg_batch_check(base, d->length, false, &stream->err);
     memcpy(&header, base, sizeof(header));
     if (rc == 0 && header.kind != STG_BATCH_ERROR)
         rc = stg_err(&stream->err, -STAGER_DATA_LOSS, "holds no error");
@@ -129,20 +126,15 @@ static int read_error(struct stager_stream *stream, const struct stg_descriptor 
         (const char *)base + header.error_offset);
 }
 
-static void note_error(struct stager_stream *stream, const struct stg_descriptor *d)
-{
-    const void *base;
-    struct stg_err ignored = stream->err;
-    if (find_batch(stream, d, &base) == 0)
-        stg_progress_note_error(stream, base, (d->flags & STG_DESCRIPTOR_CARRIED) != 0);
-    stream->err = ignored;
-}
-
 static int take_error(struct stager_stream *stream, const struct stg_descriptor *d)
 {
+    const void *base;
+    int rc = find_batch(stream, d, &base);
     stream->n_errors++;
-    int rc = read_error(stream, d);
-    note_error(stream, d);
+    if (rc == 0) {
+        stg_progress_note_error(stream, base, (d->flags & STG_DESCRIPTOR_CARRIED) != 0);
+        rc = read_error(stream, d, base);
+    }
     stg_lease_return(stream, d);
     return rc;
 }
