@@ -49,7 +49,7 @@ struct stg_instance {
     struct stg_state start;     /* config.start, if it has one */
     struct stg_resumed resumed; /* config.resumed, if it has one */
     uint64_t run_version;       /* of its stage, when its record was written last */
-    enum { STG_START_TOLD, STG_START_AWAITED, STG_START_FRESH } start_news;
+    enum { STG_START_OVER, STG_START_AWAITED, STG_START_FRESH } start_news;
     uint64_t n_gone;             /* of the catalog when it was made */
     uint64_t attempt;            /* of its clients, for commits; 0: none has attached */
     struct stg_journal *journal; /* with the audit; NULL: it has none */
@@ -59,9 +59,8 @@ struct stg_instance {
     uv_work_t work;
     /* The last event of a shared one. */
     uint64_t pipeline_id;
-    const char *told_state;
-    uint32_t told_clients;
-    bool told_stopped;
+    const char *shown_state;
+    uint32_t shown_clients;
 };
 
 struct stg_pipeline {

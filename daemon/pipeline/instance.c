@@ -42,9 +42,9 @@ static void note_state(struct stg_instance *instance)
                  {"failed", STG_EVENT_FAILED},
                  {"stopping", STG_EVENT_STOPPED}};
     const char *state = stg_stage_state(instance->stage);
-    if (strcmp(instance->told_state, state) == 0)
+    if (strcmp(instance->shown_state, state) == 0)
         return;
-    instance->told_state = state;
+    instance->shown_state = state;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].state, state) == 0)
             stg_catalog_tell(instance->catalog, kinds[i].kind, instance->pipeline_id);
@@ -56,9 +56,9 @@ void stg_catalog_note(struct stg_instance *instance)
     if (instance->private_run || instance->is_candidate || instance->stage == NULL)
         return;
     uint32_t n = stg_stage_n_clients(instance->stage);
-    for (; instance->told_clients < n; instance->told_clients++)
+    for (; instance->shown_clients < n; instance->shown_clients++)
         stg_catalog_tell(instance->catalog, STG_EVENT_ATTACHED, instance->pipeline_id);
-    for (; instance->told_clients > n; instance->told_clients--)
+    for (; instance->shown_clients > n; instance->shown_clients--)
         stg_catalog_tell(instance->catalog, STG_EVENT_DETACHED, instance->pipeline_id);
     note_state(instance);
 }
@@ -345,7 +345,7 @@ static bool note_start(struct stg_instance *instance, int *next_millis)
 {
     struct stg_err err;
     if (instance->start_news == STG_START_FRESH) {
-        instance->start_news = STG_START_TOLD;
+        instance->start_news = STG_START_OVER;
         stop_unused(instance);
     }
     if (instance->start_news != STG_START_AWAITED ||
@@ -511,7 +511,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->definition = stg_definition_ref(definition);
     instance->generation = pipeline->generation;
     instance->pipeline_id = pipeline->id;
-    instance->told_state = "";
+    instance->shown_state = "";
     instance->private_run = private_run;
     instance->is_apart = wanted->is_apart;
     if (wanted->is_apart && wanted->name != NULL)
