@@ -63,6 +63,19 @@ static int kind_of(const char *name)
     return -1;
 }
 
+/* Ends the wait of a call, and returns its JSON, which is freed, or raises its error. */
+static PyObject *end_call(PyObject *module, struct stg_py_wait *wait, int rc, char *json,
+                          const struct stg_err *err)
+{
+    PyObject *result = NULL;
+    stg_py_wait_end(wait);
+    if (!wait->is_over)
+        result = rc == 0 ? PyUnicode_FromString(json)
+                         : stg_py_raise(PyModule_GetState(module), rc, err->text);
+    free(json);
+    return result;
+}
+
 PyObject *stg_py_request(PyObject *module, PyObject *args)
 {
     const char *kind, *runtime_dir, *name, *text, *file, *script;
@@ -98,13 +111,7 @@ PyObject *stg_py_request(PyObject *module, PyObject *args)
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
     int rc = ask(runtime_dir, &request, &json, &err);
-    stg_py_wait_end(&wait);
-    PyObject *result = NULL;
-    if (!wait.is_over)
-        result = rc == 0 ? PyUnicode_FromString(json)
-                         : stg_py_raise(PyModule_GetState(module), rc, err.text);
-    free(json);
-    return result;
+    return end_call(module, &wait, rc, json, &err);
 }
 
 /* The JSON of one run, or of the comparison of two, in *ret, which the caller frees. */
@@ -147,11 +154,5 @@ PyObject *stg_py_audit(PyObject *module, PyObject *args)
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
     int rc = audit(runtime_dir, names, &json, &err);
-    stg_py_wait_end(&wait);
-    PyObject *result = NULL;
-    if (!wait.is_over)
-        result = rc == 0 ? PyUnicode_FromString(json)
-                         : stg_py_raise(PyModule_GetState(module), rc, err.text);
-    free(json);
-    return result;
+    return end_call(module, &wait, rc, json, &err);
 }
