@@ -763,3 +763,19 @@ void stg_schema_pick_whole(const struct stg_schema *schema, bool *picked)
             picked[i] = any;
     }
 }
+
+int stg_schema_copy(const struct stg_schema *schema, struct stg_bump *bump,
+                    struct stg_schema *ret, struct stg_err *err)
+{
+    struct stg_component *to = stg_bump_alloc(bump, schema->n * sizeof(*to));
+    bool ok = to != NULL;
+    for (size_t i = 0; ok && i < schema->n; i++) {
+        to[i] = schema->components[i];
+        to[i].name = stg_bump_strdup(bump, to[i].name);
+        ok = to[i].name != NULL;
+    }
+    if (!ok)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    *ret = (struct stg_schema){.components = to, .n = schema->n};
+    return 0;
+}

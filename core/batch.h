@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/bump.h"
 #include "core/err.h"
 #include "core/layout.h"
 
@@ -59,6 +60,10 @@ struct stg_schema {
     struct stg_component *components;
     size_t n;
 };
+
+/* Copies a schema into bump. RESOURCE_EXHAUSTED. */
+int stg_schema_copy(const struct stg_schema *schema, struct stg_bump *bump,
+                    struct stg_schema *ret, struct stg_err *err);
 
 /* Picks the features at `path` ("user/id") and below it ("user"), with all their parts.
  * picked: one for each component. Returns whether there is any such feature. */

@@ -119,6 +119,11 @@ char *stg_bump_strndup(struct stg_bump *bump, const char *s, size_t n)
     return ret;
 }
 
+char *stg_bump_strdup(struct stg_bump *bump, const char *s)
+{
+    return stg_bump_strndup(bump, s, strlen(s));
+}
+
 char *stg_bump_printf(struct stg_bump *bump, const char *fmt, ...)
 {
     char text[1024];
@@ -126,5 +131,5 @@ char *stg_bump_printf(struct stg_bump *bump, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return n >= 0 ? stg_bump_strndup(bump, text, strlen(text)) : NULL;
+    return n >= 0 ? stg_bump_strdup(bump, text) : NULL;
 }

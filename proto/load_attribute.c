@@ -153,7 +153,7 @@ int stg_read_values(struct stg_reader *r, const struct stg_text_node *node,
         return attribute_new(r, node, (char *)(uintptr_t) "", &values->value[0]);
     }
     for (const struct stg_text_node *e = node->first; e != NULL; e = e->next) {
-        char *name = stg_bump_strndup(r->bump, e->key, strlen(e->key));
+        char *name = stg_bump_strdup(r->bump, e->key);
         int rc = stg_read_attribute(r, e, name, &values->value[values->n_value]);
         if (rc < 0)
             return rc;

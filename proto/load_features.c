@@ -105,7 +105,7 @@ static int leaf_add(struct walk *w, const struct stg_text_node *node, const char
         return stg_read_fail_memory(r);
     leaf->path = leaf->tensor;
     if (path != NULL)
-        leaf->path = stg_bump_strndup(r->bump, path, strlen(path));
+        leaf->path = stg_bump_strdup(r->bump, path);
     if (leaf->path == NULL || builder_quote(&w->structure, leaf->path) < 0)
         return stg_read_fail_memory(r);
     w->nodes[w->ret->n_leaf] = node;

@@ -570,8 +570,7 @@ static int attribute_add(struct stg_reader *r, const struct stg_text_node *entry
         return fail_key(r, entry, message->descriptor);
     if (entry->kind == STG_TEXT_MAPPING)
         return mapping_add(r, entry, node);
-    return attribute_append(
-        r, entry, stg_bump_strndup(r->bump, entry->key, strlen(entry->key)), node);
+    return attribute_append(r, entry, stg_bump_strdup(r->bump, entry->key), node);
 }
 
 /* How many attributes the keys of a node may become. */

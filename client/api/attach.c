@@ -87,25 +87,7 @@ static int map_pages(struct stager_stream *stream, const int *fds, uint64_t segm
 
 static const char *keep_text(struct stager_stream *stream, const char *text)
 {
-    const char *given = text != NULL ? text : "";
-    return stg_bump_strndup(&stream->bump, given, strlen(given));
-}
-
-static int keep_schema(struct stager_stream *stream, const struct stg_schema *from,
-                       struct stg_schema *ret, struct stg_err *err)
-{
-    ret->components =
-        stg_bump_alloc(&stream->bump, (from->n + 1) * sizeof(*ret->components));
-    if (ret->components == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; i < from->n; i++) {
-        ret->components[i] = from->components[i];
-        ret->components[i].name = keep_text(stream, from->components[i].name);
-        if (ret->components[i].name == NULL)
-            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    ret->n = from->n;
-    return 0;
+    return stg_bump_strdup(&stream->bump, text != NULL ? text : "");
 }
 
 /* The reply dies with the next one: what a stream needs is copied. */
@@ -119,9 +101,9 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
     if (stream->name == NULL || stream->structure == NULL || stream->final_text == NULL ||
         stream->why == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = keep_schema(stream, &reply->boundary, &stream->boundary, err);
+    int rc = stg_schema_copy(&reply->boundary, &stream->bump, &stream->boundary, err);
     if (rc == 0)
-        rc = keep_schema(stream, &reply->slots, &stream->slots, err);
+        rc = stg_schema_copy(&reply->slots, &stream->bump, &stream->slots, err);
     if (rc < 0)
         return rc;
     stream->unwatched = reply->unwatched;

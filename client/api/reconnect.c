@@ -21,7 +21,7 @@
 
 static const char *keep_text(struct stg_bump *bump, const char *text, bool *ok)
 {
-    const char *copy = text != NULL ? stg_bump_strndup(bump, text, strlen(text)) : NULL;
+    const char *copy = text != NULL ? stg_bump_strdup(bump, text) : NULL;
     *ok = *ok && (text == NULL || copy != NULL);
     return copy;
 }
@@ -237,7 +237,7 @@ static int ask_open(struct stager_stream *stream)
     if (has) {
         stg_state_write(&state, text);
         struct stg_bump *bump = &reconnect->next->bump;
-        reconnect->options.state = stg_bump_strndup(bump, text, strlen(text));
+        reconnect->options.state = stg_bump_strdup(bump, text);
         if (reconnect->options.state == NULL) {
             stg_err(&err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
             return fail_now(stream, &err);

@@ -16,20 +16,12 @@
 static int copy_reply(struct stg_work_client *work, const struct stg_reply *reply,
                       struct stg_err *err)
 {
-    const struct stg_schema *from = &reply->boundary;
-    struct stg_component *to = stg_bump_alloc(&work->bump, from->n * sizeof(*to));
-    work->function =
-        stg_bump_strndup(&work->bump, reply->function, strlen(reply->function));
-    bool ok = to != NULL && work->function != NULL;
-    for (size_t i = 0; ok && i < from->n; i++) {
-        to[i] = from->components[i];
-        to[i].name = stg_bump_strndup(&work->bump, to[i].name, strlen(to[i].name));
-        ok = to[i].name != NULL;
-    }
-    work->output = (struct stg_schema){.components = to, .n = from->n};
+    work->function = stg_bump_strdup(&work->bump, reply->function);
     work->seed = reply->seed;
     work->pure = reply->pure;
-    return ok ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    return work->function != NULL
+               ? stg_schema_copy(&reply->boundary, &work->bump, &work->output, err)
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 static int ask(struct stg_work_client *work, const char *name, uint32_t most,

@@ -87,8 +87,8 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
                        struct stg_err *err)
 {
     const char *why = reply->irreproducible != NULL ? reply->irreproducible : "";
-    stream->irreproducible = stg_bump_strndup(&stream->bump, why, strlen(why));
-    stream->client_id = stg_bump_strndup(&stream->bump, client_id, strlen(client_id));
+    stream->irreproducible = stg_bump_strdup(&stream->bump, why);
+    stream->client_id = stg_bump_strdup(&stream->bump, client_id);
     if (stream->irreproducible == NULL || stream->client_id == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stream->n_ranks = count_ranks(stream, options);

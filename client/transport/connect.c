@@ -154,8 +154,8 @@ static int copy_hello(struct stager *client, const struct stg_reply *reply,
 {
     const char *daemon = reply->daemon != NULL ? reply->daemon : "";
     const char *cuda = reply->cuda != NULL ? reply->cuda : "";
-    client->daemon = stg_bump_strndup(&client->hello_bump, daemon, strlen(daemon));
-    client->cuda = stg_bump_strndup(&client->hello_bump, cuda, strlen(cuda));
+    client->daemon = stg_bump_strdup(&client->hello_bump, daemon);
+    client->cuda = stg_bump_strdup(&client->hello_bump, cuda);
     if (client->daemon == NULL || client->cuda == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     client->version = reply->version;

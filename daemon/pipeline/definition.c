@@ -127,8 +127,7 @@ static int sign(struct stg_definition *definition, struct stg_err *err)
     const char *reason = stg_signature_irreproducible(spec, buf, sizeof(buf));
     if (reason == NULL)
         return 0;
-    definition->irreproducible =
-        stg_bump_strndup(&definition->bump, reason, strlen(reason));
+    definition->irreproducible = stg_bump_strdup(&definition->bump, reason);
     return definition->irreproducible != NULL
                ? 0
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -139,7 +138,7 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
 {
     definition->text = stg_bump_strndup(&definition->bump, text, text_bytes);
     definition->text_bytes = text_bytes;
-    definition->file = stg_bump_strndup(&definition->bump, file, strlen(file));
+    definition->file = stg_bump_strdup(&definition->bump, file);
     if (definition->text == NULL || definition->file == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
     int rc = stg_load_pipeline(text, text_bytes, file, &definition->spec, err);
@@ -333,7 +332,7 @@ static void advise(struct advice *advice, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if (advice->n < advice->most)
-        advice->lines[advice->n] = stg_bump_strndup(advice->bump, text, strlen(text));
+        advice->lines[advice->n] = stg_bump_strdup(advice->bump, text);
     advice->n += advice->n < advice->most && advice->lines[advice->n] != NULL;
 }
 

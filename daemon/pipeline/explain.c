@@ -151,7 +151,7 @@ static int fill_tensors(const struct maker *m)
         struct stg_view_edge from = find_tensor(m, name);
         bool is_constant = from.from == UINT32_MAX;
         ret->tensors[i] = (struct stg_explain_tensor){
-            .name = stg_bump_strndup(m->bump, name, strlen(name)),
+            .name = stg_bump_strdup(m->bump, name),
             .is_constant = is_constant,
             .from = is_constant ? 0 : from.from,
             .bytes = is_constant ? 0 : bytes_of(m, from.from, from.output),
@@ -183,7 +183,7 @@ static int fill_decisions(const struct maker *m, uint64_t now_ns)
         return -STAGER_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < n; i++) {
         const struct stg_decision *d = stg_decisions_at(decisions, i);
-        char *text = stg_bump_strndup(m->bump, d->text, strlen(d->text));
+        char *text = stg_bump_strdup(m->bump, d->text);
         if (text == NULL)
             return -STAGER_RESOURCE_EXHAUSTED;
         all[i] = (struct stg_explain_decision){
@@ -204,7 +204,7 @@ static int fill_pace(const struct maker *m, uint64_t now_ns)
     ret->bottleneck = stg_bottleneck_name(stg_bottleneck_find(&pace, why, sizeof(why)));
     double age_s = (double)(now_ns - measure->load.at_ns) / 1e9;
     if (!measure->is_over)
-        ret->why = stg_bump_strndup(m->bump, why, strlen(why));
+        ret->why = stg_bump_strdup(m->bump, why);
     else if (measure->marks[1].at_ns != 0)
         ret->why = stg_bump_printf(m->bump, "no trainer reads now; until %.1f s ago: %s",
                                    age_s, why);

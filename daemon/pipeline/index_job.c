@@ -284,8 +284,8 @@ void stg_index_job_report(struct stg_index_job *job, struct stg_bump *bump,
 {
     pthread_mutex_lock(&job->lock);
     *ret = job->report;
-    ret->file = stg_bump_strndup(bump, job->file, strlen(job->file));
-    ret->problem = stg_bump_strndup(bump, job->problem, strlen(job->problem));
+    ret->file = stg_bump_strdup(bump, job->file);
+    ret->problem = stg_bump_strdup(bump, job->problem);
     uint64_t offset =
         job->dataset != NULL ? atomic_load(&job->dataset->indexes.offset) : 0;
     ret->bytes_done += offset < job->file_bytes ? offset : job->file_bytes;

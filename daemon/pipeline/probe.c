@@ -375,7 +375,7 @@ size_t stg_probe(const struct stg_probe_config *config, struct stg_bump *bump,
         stg_clock_cond_wait(&probe->done, &probe->lock, until);
     atomic_store(&probe->stopped, 1);
     for (size_t i = 0; i < probe->n && n_lines < n; i++) {
-        ret[n_lines] = stg_bump_strndup(bump, probe->lines[i], strlen(probe->lines[i]));
+        ret[n_lines] = stg_bump_strdup(bump, probe->lines[i]);
         n_lines += ret[n_lines] != NULL;
     }
     if (!probe->is_done && n_lines < n)

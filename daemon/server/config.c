@@ -48,7 +48,7 @@ static bool user_path(const char *variable, const char *fallback, const char *ta
 
 static const char *keep(struct stg_settings *settings, const char *path)
 {
-    return stg_bump_strndup(&settings->bump, path, strlen(path));
+    return stg_bump_strdup(&settings->bump, path);
 }
 
 /* Without root, /run and /var/lib are not ours: what the file does not say otherwise

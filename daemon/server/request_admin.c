@@ -183,7 +183,7 @@ static void keep_script(struct stg_definition *definition,
     if (script == NULL || script[0] != '/' || strlen(script) > SCRIPT_MAX_BYTES ||
         strchr(script, '\n') != NULL)
         return;
-    definition->script = stg_bump_strndup(&definition->bump, script, strlen(script));
+    definition->script = stg_bump_strdup(&definition->bump, script);
     definition->script_run = request->script_run;
 }
 

@@ -57,7 +57,7 @@ static void advise_on_content(const struct stg_definition *definition,
              version->generation);
     if (reply->n_advice > 0)
         memcpy(advice, reply->advice, reply->n_advice * sizeof(*advice));
-    advice[reply->n_advice] = stg_bump_strndup(bump, text, strlen(text));
+    advice[reply->n_advice] = stg_bump_strdup(bump, text);
     reply->n_advice += advice[reply->n_advice] != NULL;
     reply->advice = advice;
 }

@@ -16,13 +16,11 @@ static int keep_reply(struct stg_warming *warming, const struct stg_reply *reply
     warming->reply.boundary = (struct stg_schema){0};
     const char **advice =
         stg_bump_alloc(&warming->bump, reply->n_advice * sizeof(*advice));
-    const char *reproducible = stg_bump_strndup(&warming->bump, reply->reproducible,
-                                                strlen(reply->reproducible));
+    const char *reproducible = stg_bump_strdup(&warming->bump, reply->reproducible);
     if (advice == NULL || reproducible == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < reply->n_advice; i++) {
-        advice[i] =
-            stg_bump_strndup(&warming->bump, reply->advice[i], strlen(reply->advice[i]));
+        advice[i] = stg_bump_strdup(&warming->bump, reply->advice[i]);
         if (advice[i] == NULL)
             return -STAGER_RESOURCE_EXHAUSTED;
     }

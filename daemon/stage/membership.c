@@ -122,7 +122,7 @@ uint64_t stg_clients_waited_ns(struct stg_membership *members, uint64_t now_ns)
 
 const char *stg_text_keep(struct stg_bump *bump, const char *text)
 {
-    const char *retained = stg_bump_strndup(bump, text, strlen(text));
+    const char *retained = stg_bump_strdup(bump, text);
     return retained != NULL ? retained : "?";
 }
 

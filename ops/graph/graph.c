@@ -288,22 +288,7 @@ static int check_targets(const struct stg_graph *graph, struct stg_err *err)
 static int copy_schema(struct stg_bump *bump, const struct stg_schema *schema,
                        struct stg_schema *ret, struct stg_err *err)
 {
-    if (schema == NULL)
-        return 0;
-    struct stg_component *components =
-        stg_bump_alloc(bump, schema->n * sizeof(*components));
-    if (components == NULL)
-        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; i < schema->n; i++) {
-        components[i] = schema->components[i];
-        components[i].name = stg_bump_strndup(bump, schema->components[i].name,
-                                              strlen(schema->components[i].name));
-        if (components[i].name == NULL)
-            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    ret->components = components;
-    ret->n = schema->n;
-    return 0;
+    return schema != NULL ? stg_schema_copy(schema, bump, ret, err) : 0;
 }
 
 static int check_given_boundary(const struct stg_graph *graph, struct stg_err *err)

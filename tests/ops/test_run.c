@@ -440,7 +440,7 @@ static struct stg_tensor random_batch(struct stg_bump *bump, uint64_t seed)
         char line[128];
         snprintf(line, sizeof(line), "%d,%u.%u,%s,%s", (int)(draw % 7) - 3, draw % 90000,
                  draw % 10, words[draw % 7], words[draw / 7 % 7]);
-        lines[i] = stg_bump_strndup(bump, line, strlen(line));
+        lines[i] = stg_bump_strdup(bump, line);
     }
     return fixture_strings(bump, n, lines);
 }

@@ -128,7 +128,7 @@ static int map_infer(const struct stg_step *step, const struct stg_schema *in,
     for (size_t i = 0; rc == 0 && i < schema->n; i++) { /* names may be the func's */
         const char *name = schema->components[i].name;
         ret->components[i] = schema->components[i];
-        ret->components[i].name = stg_bump_strndup(bump, name, strlen(name));
+        ret->components[i].name = stg_bump_strdup(bump, name);
         if (ret->components[i].name == NULL)
             rc = stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
     }

@@ -23,7 +23,7 @@ static struct {
 
 static const char *copy(const char *text)
 {
-    return stg_bump_strndup(&stores.bump, text, strlen(text));
+    return stg_bump_strdup(&stores.bump, text);
 }
 
 static const char *const *copy_list(const char *const *list, size_t n)
