@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/storage/codec/page_codec.h"
 
+#include <inttypes.h>
 #include <isa-l/crc.h>
 #include <isa-l/igzip_lib.h>
 #include <limits.h>
 #include <lz4.h>
+#include <lz4frame.h>
 #include <snappy-c.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
+#define LZ4_HISTORY_BYTES ((uint64_t)128 << 10)
+#define LZ4_SPARE 5 /* advised size of the dataset's buffers, in sizes of the blocks */
+
 void stg_page_codecs_finish(struct stg_page_codecs *codecs)
 {
     ZSTD_freeDCtx(codecs->zstd);
     free(codecs->inflate);
+    LZ4F_freeDecompressionContext(codecs->lz4);
     if (codecs->taken > 0)
         stg_quota_give(codecs->quota, codecs->taken);
     *codecs = (struct stg_page_codecs){.quota = codecs->quota};
@@ -85,6 +91,58 @@ static int by_lz4(const char *in, uint64_t in_bytes, char *out, uint64_t out_byt
     return (uint64_t)n == out_bytes ? 0 : wrong_size(err);
 }
 
+/* Counts what the library takes for the blocks of a frame: one as read, one decoded, and
+ * the history before it. */
+static int count_blocks(struct stg_page_codecs *codecs, const char *in, uint64_t in_bytes,
+                        struct stg_err *err)
+{
+    unsigned size = in_bytes > 5 ? (unsigned char)in[5] >> 4 & 7 : 0;
+    uint64_t bytes = size < 4 ? 0 : (UINT64_C(2) << (8 + 2 * size)) + LZ4_HISTORY_BYTES;
+    if (bytes <= codecs->lz4_bytes)
+        return 0;
+    int rc = count(codecs, bytes - codecs->lz4_bytes, err);
+    if (rc == 0)
+        codecs->lz4_bytes = bytes;
+    if (rc == 0 || !stg_quota_is_large(codecs->quota, bytes))
+        return rc;
+    rc =
+        stg_err(err, -STAGER_DATA_LOSS,
+                "its blocks take %" PRIu64 " bytes, more than a quarter of the dataset's "
+                "buffers: ",
+                bytes);
+    stg_quota_advise(codecs->quota, LZ4_SPARE * bytes, 0, err);
+    return rc;
+}
+
+static int by_lz4_frame(struct stg_page_codecs *codecs, const char *in, uint64_t in_bytes,
+                        char *out, uint64_t out_bytes, struct stg_err *err)
+{
+    LZ4F_dctx *context = codecs->lz4;
+    int rc = count_blocks(codecs, in, in_bytes, err);
+    if (rc < 0)
+        return rc;
+    if (context == NULL) {
+        if (LZ4F_isError(LZ4F_createDecompressionContext(&context, LZ4F_VERSION)))
+            return out_of_memory(err);
+        codecs->lz4 = context;
+    }
+    LZ4F_resetDecompressionContext(context);
+    uint64_t n_in = 0, n_out = 0;
+    size_t rest = 1;
+    while (rest > 0 && n_in < in_bytes) {
+        size_t took = in_bytes - n_in, gave = out_bytes - n_out;
+        rest = LZ4F_decompress(context, out + n_out, &gave, in + n_in, &took, NULL);
+        if (LZ4F_isError(rest))
+            return stg_err(err, -STAGER_DATA_LOSS, "its data is damaged: %s",
+                           LZ4F_getErrorName(rest));
+        if (took == 0 && gave == 0)
+            return wrong_size(err);
+        n_in += took;
+        n_out += gave;
+    }
+    return rest == 0 && n_in == in_bytes && n_out == out_bytes ? 0 : wrong_size(err);
+}
+
 /* A page may be several members of gzip, one behind the other. */
 static int by_gzip(struct stg_page_codecs *codecs, const char *in, uint64_t in_bytes,
                    char *out, uint64_t out_bytes, struct stg_err *err)
@@ -134,6 +192,8 @@ int stg_page_decompress(struct stg_page_codecs *codecs, enum stg_page_codec code
     case STG_PAGE_SNAPPY: return by_snappy(in, in_bytes, out, out_bytes, err);
     case STG_PAGE_ZSTD: return by_zstd(codecs, in, in_bytes, out, out_bytes, err);
     case STG_PAGE_LZ4: return by_lz4(in, in_bytes, out, out_bytes, err);
+    case STG_PAGE_LZ4_FRAME:
+        return by_lz4_frame(codecs, in, in_bytes, out, out_bytes, err);
     case STG_PAGE_GZIP: return by_gzip(codecs, in, in_bytes, out, out_bytes, err);
     default: return damaged(err);
     }

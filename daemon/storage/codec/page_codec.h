@@ -13,14 +13,16 @@ enum stg_page_codec {
     STG_PAGE_SNAPPY,
     STG_PAGE_GZIP,
     STG_PAGE_ZSTD,
-    STG_PAGE_LZ4 /* a block, without a frame */
+    STG_PAGE_LZ4, /* a block, without a frame */
+    STG_PAGE_LZ4_FRAME
 };
 
 /* What codecs keep between pages. A zeroed one is initialised, but for quota. */
 struct stg_page_codecs {
-    struct stg_quota *quota; /* borrowed */
-    void *zstd, *inflate;    /* NULL: not needed yet */
-    uint64_t taken;          /* of the quota */
+    struct stg_quota *quota;    /* borrowed */
+    void *zstd, *inflate, *lz4; /* NULL: not needed yet */
+    uint64_t lz4_bytes;         /* blocks of lz4 */
+    uint64_t taken;             /* of the quota */
 };
 
 void stg_page_codecs_finish(struct stg_page_codecs *codecs);
