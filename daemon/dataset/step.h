@@ -129,6 +129,7 @@ extern const struct stg_transformation stg_read_file;
 extern const struct stg_transformation stg_npy;
 extern const struct stg_transformation stg_tar;
 extern const struct stg_transformation stg_parquet;
+extern const struct stg_transformation stg_arrow;
 extern const struct stg_transformation stg_range;
 extern const struct stg_transformation stg_shuffle;
 extern const struct stg_transformation stg_repeat;

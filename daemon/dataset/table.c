@@ -38,6 +38,7 @@ const struct stg_transformation *const stg_transformations[] = {
     &stg_npy,
     &stg_tar,
     &stg_parquet,
+    &stg_arrow,
     &stg_interleave,
     &stg_parallel_interleave,
     &stg_zip,

@@ -128,17 +128,11 @@ static const struct stg_step *find_reader(const struct stg_step *steps, size_t n
 {
     static const char *const between[] = {"shuffle", "shard", "repeat",
                                           "take",    "skip",  "shuffle_and_repeat"};
-    static const char *const readers[] = {"text_line",
-                                          "tfrecord",
-                                          "fixed_length_record",
-                                          "csv",
-                                          "jsonl",
-                                          "read_file",
-                                          "npy",
-                                          "tar",
-                                          "parquet",
-                                          "interleave",
-                                          "parallel_interleave"};
+    static const char *const readers[] = {
+        "text_line", "tfrecord",   "fixed_length_record",
+        "csv",       "jsonl",      "read_file",
+        "npy",       "tar",        "parquet",
+        "arrow",     "interleave", "parallel_interleave"};
     for (size_t i = 1; i < n; i++) {
         if (is_one_of(steps[i].name, readers, sizeof(readers) / sizeof(readers[0])))
             return &steps[i];

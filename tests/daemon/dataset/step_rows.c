@@ -13,6 +13,7 @@
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 #include "tests/daemon/dataset/step_harness.h"
+#include "tests/daemon/format/golden_arrow.h"
 #include "tests/daemon/format/golden_npy.h"
 #include "tests/daemon/format/golden_parquet.h"
 #include "tests/daemon/format/golden_tar.h"
@@ -121,6 +122,23 @@ static void make_tables(void)
     stg_test_file("e.parquet", parquet_dictionary, sizeof(parquet_dictionary));
 }
 
+/* The second file has a buffer that is damaged, the third is truncated, and two have
+ * other columns: dictionaries that are replaced, and that grow. */
+static void make_arrows(void)
+{
+    static const unsigned char frame[] = {0x28, 0xb5, 0x2f, 0xfd};
+    unsigned char damaged[sizeof(arrow_zstd)];
+    memcpy(damaged, arrow_zstd, sizeof(damaged));
+    unsigned char *at = memmem(damaged, sizeof(damaged), frame, sizeof(frame));
+    at[0] = 0;
+    stg_test_file("a.arrow", arrow_nulls, sizeof(arrow_nulls));
+    stg_test_file("b.arrow", damaged, sizeof(damaged));
+    stg_test_file("c.arrow", arrow_plain, sizeof(arrow_plain) - 20);
+    stg_test_file("d.arrow", arrow_replaced, sizeof(arrow_replaced));
+    stg_test_file("e.arrow", arrow_file_deltas, sizeof(arrow_file_deltas));
+    stg_test_file("f.arrow", arrow_stream, sizeof(arrow_stream));
+}
+
 static void make_archives(void)
 {
     stg_test_file("a.tar", tar_small, sizeof(tar_small));
@@ -211,6 +229,17 @@ const struct stg_step_row stg_step_rows[] = {
                                    "buffer_size: 6}"),
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_tables},
+    {.step = "arrow",
+     .pipeline = READER("arrow", "arrow: {columns: {id: int64, name: string, price: "
+                                 "float32}, defaults: {name: none, price: 1}}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_arrows},
+    {.step = "arrow",
+     .pipeline = READER("arrow", "arrow: {columns: {word: string, number: int32}}\n"
+                                 "- shuffle: {global: true, seed: 3, block_size: 2, "
+                                 "buffer_size: 6}"),
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
+     .prepare = make_arrows},
     {.step = "text_line",
      .pipeline = READER("txt", "text_line: {max_record_bytes: 9}"),
      .flags = STG_ROW_OWN_SOURCE,

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An Arrow file: its columns that are wanted, and where its record batches and its
+ * dictionaries lie. Of the file format the footer names them; of the stream format they
+ * are found by passing from message to message. The metadata of each batch is verified
+ * and checked when the file is opened: extents of wanted columns lie in its body, and
+ * have room for its rows. One thread.
+ */
+#ifndef STG_DAEMON_ARROW_FILE_H
+#define STG_DAEMON_ARROW_FILE_H
+
+#include "daemon/format/arrow/message.h"
+#include "daemon/format/arrow/schema.h"
+
+struct stg_arrow_batch {
+    struct stg_arrow_piece piece;
+    uint64_t end;            /* the number of rows up to its end */
+    uint32_t n_dictionaries; /* messages with dictionaries that it can refer to */
+};
+
+/* A message with a dictionary, or with what is added to it. */
+struct stg_arrow_dictionary {
+    struct stg_arrow_piece piece;
+    int64_t id;
+    bool is_delta;
+};
+
+struct stg_arrow_file {
+    uint32_t n_columns, n_batches, n_dictionaries;
+    struct stg_arrow_leaf *leaves; /* one for each column */
+    struct stg_arrow_batch *batches;
+    struct stg_arrow_dictionary *dictionaries;
+    uint32_t batches_size, dictionaries_size;
+    int version;
+    uint64_t bytes;          /* of its batches */
+    struct stg_quota *quota; /* borrowed */
+    uint64_t taken;          /* of the quota */
+};
+
+/* Opens a file. A text names the column and the batch, not the file. DATA_LOSS: it is
+ * damaged, or no Arrow file; INVALID_ARGUMENT: it has no such column, or one of another
+ * type; UNIMPLEMENTED: a type, a codec or a version that is not read; RESOURCE_EXHAUSTED;
+ * any error of the storage, which sets *ret_storage. */
+int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
+                   const struct stg_arrow_want *wants, uint32_t n,
+                   struct stg_arrow_file **ret, bool *ret_storage, struct stg_err *err);
+void stg_arrow_close(struct stg_arrow_file *file); /* NULL is allowed */
+
+static inline uint64_t stg_arrow_n_rows(const struct stg_arrow_file *file)
+{
+    return file->n_batches > 0 ? file->batches[file->n_batches - 1].end : 0;
+}
+
+#endif

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/format/arrow/schema.h"
+
+#include <stdlib.h>
+
+#include "core/batch.h"
+
+#define MAX_PATH 1024 /* bytes; no wanted column has a longer one */
+#define MAX_FIELDS (1u << 20)
+
+struct schema {
+    const struct stg_arrow_field *fields;
+    const struct stg_arrow_want *wants;
+    struct stg_arrow_leaf *leaves;
+    uint32_t n;
+    int version;
+    struct stg_arrow_place at; /* of the next field */
+    char path[MAX_PATH];
+};
+
+/* The fields around one. */
+struct around {
+    size_t path_bytes;
+    bool is_hidden; /* one of them is no struct */
+    uint32_t n_parents;
+    struct stg_arrow_place parents[STG_ARROW_MAX_PARENTS];
+};
+
+/* ---- types ---- */
+
+static const char *type_name(int type)
+{
+    static const char *const names[] = {[STG_ARROW_NULL] = "null",
+                                        [STG_ARROW_INT] = "an integer",
+                                        [STG_ARROW_FLOAT] = "a number",
+                                        [STG_ARROW_BINARY] = "binary",
+                                        [STG_ARROW_UTF8] = "utf8",
+                                        [STG_ARROW_BOOL] = "bool",
+                                        [STG_ARROW_DECIMAL] = "a decimal",
+                                        [STG_ARROW_DATE] = "a date",
+                                        [STG_ARROW_TIME] = "a time",
+                                        [STG_ARROW_TIMESTAMP] = "a timestamp",
+                                        [STG_ARROW_INTERVAL] = "an interval",
+                                        [STG_ARROW_LIST] = "a list",
+                                        [STG_ARROW_STRUCT] = "a struct",
+                                        [STG_ARROW_UNION] = "a union",
+                                        [STG_ARROW_FIXED_BINARY] = "fixed_size_binary",
+                                        [STG_ARROW_FIXED_LIST] = "a fixed_size_list",
+                                        [STG_ARROW_MAP] = "a map",
+                                        [STG_ARROW_DURATION] = "a duration",
+                                        [STG_ARROW_LARGE_BINARY] = "large_binary",
+                                        [STG_ARROW_LARGE_UTF8] = "large_utf8",
+                                        [STG_ARROW_LARGE_LIST] = "a large_list",
+                                        [STG_ARROW_RUN_END] = "run-end encoded",
+                                        [STG_ARROW_BINARY_VIEW] = "a binary_view",
+                                        [STG_ARROW_UTF8_VIEW] = "a utf8_view",
+                                        [STG_ARROW_LIST_VIEW] = "a list_view",
+                                        [STG_ARROW_LARGE_LIST_VIEW] =
+                                            "a large_list_view"};
+    bool is_known = type > 0 && type < (int)(sizeof(names) / sizeof(names[0]));
+    return is_known ? names[type] : "of a type that is not known";
+}
+
+static bool is_view(int type)
+{
+    return type == STG_ARROW_BINARY_VIEW || type == STG_ARROW_UTF8_VIEW;
+}
+
+/* Returns how many buffers a field has, without those of its children and of a view. */
+static uint32_t n_extents(const struct schema *schema,
+                          const struct stg_arrow_field *field)
+{
+    if (field->has_dictionary)
+        return 2;
+    switch (field->type) {
+    case STG_ARROW_NULL:
+    case STG_ARROW_RUN_END: return 0;
+    case STG_ARROW_STRUCT:
+    case STG_ARROW_FIXED_LIST: return 1;
+    case STG_ARROW_UNION:
+        return (field->is_sparse ? 1u : 2u) + (schema->version < STG_ARROW_V5);
+    case STG_ARROW_BINARY:
+    case STG_ARROW_UTF8:
+    case STG_ARROW_LARGE_BINARY:
+    case STG_ARROW_LARGE_UTF8:
+    case STG_ARROW_LIST_VIEW:
+    case STG_ARROW_LARGE_LIST_VIEW: return 3;
+    default: return 2;
+    }
+}
+
+static bool fits_integer(const struct stg_arrow_field *field, int dtype)
+{
+    int bits = field->bits;
+    bool is_unsigned = !field->is_signed;
+    switch (dtype) {
+    case STAGER_INT8: return !is_unsigned && bits <= 8;
+    case STAGER_INT16: return bits <= (is_unsigned ? 8 : 16);
+    case STAGER_INT32: return bits <= (is_unsigned ? 16 : 32);
+    case STAGER_INT64: return bits <= (is_unsigned ? 32 : 64);
+    case STAGER_UINT8: return is_unsigned && bits <= 8;
+    case STAGER_UINT16: return is_unsigned && bits <= 16;
+    case STAGER_UINT32: return is_unsigned && bits <= 32;
+    case STAGER_UINT64: return is_unsigned;
+    default: return false;
+    }
+}
+
+/* Days, and units: 32 or 64 bits, as stored. */
+static bool fits_time(int bits, int dtype)
+{
+    return dtype == STAGER_INT64 || (dtype == STAGER_INT32 && bits == 32);
+}
+
+/* A dtype holds each value of the column, as it is. */
+static bool fits(const struct stg_arrow_field *field, int dtype)
+{
+    switch (field->type) {
+    case STG_ARROW_NULL: return true;
+    case STG_ARROW_INT: return fits_integer(field, dtype);
+    case STG_ARROW_FLOAT:
+        return field->bits == 16 ? dtype == STAGER_FLOAT16
+                                 : (dtype == STAGER_FLOAT64 ||
+                                    (dtype == STAGER_FLOAT32 && field->bits == 32));
+    case STG_ARROW_BOOL: return dtype == STAGER_BOOL;
+    case STG_ARROW_DECIMAL: return dtype == STAGER_INT64 || dtype == STAGER_FLOAT64;
+    case STG_ARROW_DATE:
+    case STG_ARROW_TIME: return fits_time(field->bits, dtype);
+    case STG_ARROW_TIMESTAMP:
+    case STG_ARROW_DURATION: return dtype == STAGER_INT64;
+    default: return dtype == STAGER_STRING;
+    }
+}
+
+static const char *dtype_of(const struct stg_arrow_field *field)
+{
+    static const int dtypes[] = {STAGER_INT8,    STAGER_INT16,   STAGER_INT32,
+                                 STAGER_INT64,   STAGER_UINT8,   STAGER_UINT16,
+                                 STAGER_UINT32,  STAGER_UINT64,  STAGER_BOOL,
+                                 STAGER_FLOAT16, STAGER_FLOAT32, STAGER_FLOAT64};
+    size_t i = 0, n = sizeof(dtypes) / sizeof(dtypes[0]);
+    while (i < n && !fits(field, dtypes[i]))
+        i++;
+    return i < n ? stg_dtype_name(dtypes[i]) : "string";
+}
+
+static bool is_width(int bits, int least, int most)
+{
+    return bits >= least && bits <= most && (bits & (bits - 1)) == 0;
+}
+
+/* Its widths are those of the format. */
+static bool is_valid(const struct stg_arrow_field *field)
+{
+    if (field->has_dictionary && !is_width(field->index_bits, 8, 64))
+        return false;
+    switch (field->type) {
+    case STG_ARROW_INT: return is_width(field->bits, 8, 64);
+    case STG_ARROW_FLOAT: return is_width(field->bits, 16, 64);
+    case STG_ARROW_TIME: return is_width(field->bits, 32, 64);
+    case STG_ARROW_DECIMAL: return is_width(field->bits, 32, 256);
+    case STG_ARROW_FIXED_BINARY: return field->size >= 0;
+    case STG_ARROW_FIXED_LIST: return field->size >= 0 && field->n_children == 1;
+    default: return true;
+    }
+}
+
+/* Types whose values are read: each has one scalar for a row. */
+static bool is_read(const struct stg_arrow_field *field)
+{
+    switch (field->type) {
+    case STG_ARROW_NULL:
+    case STG_ARROW_INT:
+    case STG_ARROW_FLOAT:
+    case STG_ARROW_BINARY:
+    case STG_ARROW_UTF8:
+    case STG_ARROW_BOOL:
+    case STG_ARROW_DATE:
+    case STG_ARROW_TIME:
+    case STG_ARROW_TIMESTAMP:
+    case STG_ARROW_FIXED_BINARY:
+    case STG_ARROW_DURATION:
+    case STG_ARROW_LARGE_BINARY:
+    case STG_ARROW_LARGE_UTF8: return true;
+    case STG_ARROW_DECIMAL: return field->bits <= 128;
+    default: return false;
+    }
+}
+
+/* ---- a wanted column ---- */
+
+static int damaged(struct stg_err *err)
+{
+    return stg_err(err, -STAGER_DATA_LOSS, "its schema is damaged");
+}
+
+static int refuse_type(const char *name, const struct stg_arrow_field *field,
+                       struct stg_err *err)
+{
+    if (field->type == STG_ARROW_STRUCT && !field->has_dictionary)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "column %.256s: it is a struct; name its fields, such as "
+                       "%.256s/NAME",
+                       name, name);
+    return stg_err(
+        err, -STAGER_UNIMPLEMENTED, "column %.256s: it is %s%s, which is not supported",
+        name, field->has_dictionary ? "a dictionary of values, each of which is " : "",
+        field->type == STG_ARROW_DECIMAL ? "a decimal of 256 bits"
+                                         : type_name(field->type));
+}
+
+static int refuse_dtype(const struct stg_arrow_want *want,
+                        const struct stg_arrow_field *field, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "column %.256s: it is %s in the file, and the step declares %s",
+                   want->name, dtype_of(field), stg_dtype_name(want->dtype));
+}
+
+/* A list whose rows all have as many numbers. */
+static int take_list(const struct stg_arrow_want *want,
+                     const struct stg_arrow_field *field, struct stg_arrow_leaf *leaf,
+                     struct stg_err *err)
+{
+    const struct stg_arrow_field *item = field + 1;
+    if (!is_valid(item))
+        return damaged(err);
+    if (!is_read(item) || item->has_dictionary || fits(item, STAGER_STRING))
+        return stg_err(
+            err, -STAGER_UNIMPLEMENTED,
+            "column %.256s: its lists have other items than numbers, which is not "
+            "supported",
+            want->name);
+    if (want->size != (uint32_t)field->size)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "column %.256s: it is [%s, %d] in the file, and the step declares "
+                       "%u numbers in a row",
+                       want->name, dtype_of(item), field->size,
+                       want->size > 0 ? want->size : 1);
+    leaf->field = *item;
+    leaf->item = (struct stg_arrow_place){.node = leaf->place.node + 1,
+                                          .extent = leaf->place.extent + 1,
+                                          .n_views = leaf->place.n_views};
+    return fits(item, want->dtype) ? 0 : refuse_dtype(want, item, err);
+}
+
+static int take_leaf(struct schema *schema, const struct stg_arrow_field *field,
+                     const struct around *around, uint32_t c, struct stg_err *err)
+{
+    const struct stg_arrow_want *want = &schema->wants[c];
+    struct stg_arrow_leaf *leaf = &schema->leaves[c];
+    if (leaf->is_there)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "column %.256s: the file has two columns of that name",
+                       want->name);
+    if (around->is_hidden)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "column %.256s: it is part of a list, a map, a union or a "
+                       "dictionary, which is not supported",
+                       want->name);
+    if (around->n_parents > STG_ARROW_MAX_PARENTS)
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "column %.256s: it lies in more than %d structs, which is not "
+                       "supported",
+                       want->name, STG_ARROW_MAX_PARENTS);
+    *leaf = (struct stg_arrow_leaf){.is_there = true,
+                                    .field = *field,
+                                    .place = schema->at,
+                                    .n_parents = around->n_parents};
+    memcpy(leaf->parents, around->parents, sizeof(leaf->parents));
+    if (field->type == STG_ARROW_FIXED_LIST && !field->has_dictionary)
+        return take_list(want, field, leaf, err);
+    if (!is_read(field))
+        return refuse_type(want->name, field, err);
+    if (want->size > 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "column %.256s: it is %s in the file, and the step declares %u "
+                       "numbers in a row",
+                       want->name, dtype_of(field), want->size);
+    return fits(field, want->dtype) ? 0 : refuse_dtype(want, field, err);
+}
+
+/* ---- the tree ---- */
+
+/* Appends a name to the path. Returns its length; MAX_PATH: it is too long. */
+static size_t push_path(struct schema *schema, size_t at, const char *name)
+{
+    size_t bytes = strlen(name);
+    if (at >= MAX_PATH || bytes >= MAX_PATH - 2 - at)
+        return MAX_PATH;
+    if (at > 0)
+        schema->path[at++] = '/';
+    memcpy(schema->path + at, name, bytes + 1);
+    return at + bytes;
+}
+
+static int take_fields(struct schema *schema, uint32_t first, uint32_t n,
+                       const struct around *around, struct stg_err *err);
+
+static int take_children(struct schema *schema, uint32_t i, const struct around *around,
+                         size_t path_bytes, struct stg_arrow_place at,
+                         struct stg_err *err)
+{
+    const struct stg_arrow_field *field = &schema->fields[i];
+    struct around inner = *around;
+    inner.path_bytes = path_bytes;
+    inner.is_hidden |= field->type != STG_ARROW_STRUCT || field->has_dictionary;
+    if (inner.n_parents < STG_ARROW_MAX_PARENTS)
+        inner.parents[inner.n_parents] = at;
+    inner.n_parents++;
+    struct stg_arrow_place before = schema->at;
+    int rc = take_fields(schema, i + 1, field->n_below, &inner, err);
+    if (field->has_dictionary) /* its children are columns of the dictionary */
+        schema->at = before;
+    return rc;
+}
+
+static int take_field(struct schema *schema, uint32_t i, const struct around *around,
+                      struct stg_err *err)
+{
+    const struct stg_arrow_field *field = &schema->fields[i];
+    struct stg_arrow_place at = schema->at;
+    size_t path_bytes = push_path(schema, around->path_bytes, field->name);
+    int rc = is_valid(field) ? 0 : damaged(err);
+    for (uint32_t c = 0; rc == 0 && path_bytes < MAX_PATH && c < schema->n; c++) {
+        if (strcmp(schema->path, schema->wants[c].name) == 0)
+            rc = take_leaf(schema, field, around, c, err);
+    }
+    schema->at.node++;
+    schema->at.extent += n_extents(schema, field);
+    schema->at.n_views += is_view(field->type) && !field->has_dictionary;
+    return rc == 0 ? take_children(schema, i, around, path_bytes, at, err) : rc;
+}
+
+/* n fields with all that is below them. */
+static int take_fields(struct schema *schema, uint32_t first, uint32_t n,
+                       const struct around *around, struct stg_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = first; rc == 0 && i < first + n; i += schema->fields[i].n_below + 1)
+        rc = take_field(schema, i, around, err);
+    return rc;
+}
+
+static int check_wants(const struct schema *schema, struct stg_err *err)
+{
+    for (uint32_t c = 0; c < schema->n; c++) {
+        if (!schema->leaves[c].is_there && !schema->wants[c].may_lack)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "column %.256s: the file has no such column, and the step has "
+                           "no default for it",
+                           schema->wants[c].name);
+        schema->leaves[c].field.name = NULL;
+    }
+    return 0;
+}
+
+int stg_arrow_schema_find(const void *data, int version,
+                          const struct stg_arrow_want *wants, uint32_t n,
+                          struct stg_arrow_leaf *leaves, struct stg_err *err)
+{
+    struct schema schema = {.wants = wants, .leaves = leaves, .n = n, .version = version};
+    struct around around = {0};
+    if (stg_arrow_schema_is_big_endian(data))
+        return stg_err(err, -STAGER_UNIMPLEMENTED,
+                       "its numbers are big-endian, which is not supported");
+    uint32_t n_fields = stg_arrow_schema_fields(data, NULL, 0);
+    if (n_fields > MAX_FIELDS)
+        return damaged(err);
+    struct stg_arrow_field *fields = calloc((size_t)n_fields + 1, sizeof(*fields));
+    if (fields == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    stg_arrow_schema_fields(data, fields, n_fields);
+    schema.fields = fields;
+    int rc = take_fields(&schema, 0, n_fields, &around, err);
+    if (rc == 0)
+        rc = check_wants(&schema, err);
+    free(fields);
+    return rc;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The step arrow over files of pyarrow: the rows that pyarrow has, in each way to get at
+ * them; and the same files truncated at each byte and changed at random.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/dataset/step.h"
+#include "tests/check.h"
+#include "tests/daemon/dataset/dataset_spec.h"
+#include "tests/daemon/format/golden_arrow.h"
+
+#define N_FILES (sizeof(arrow_files) / sizeof(arrow_files[0]))
+#define SMALL_BUDGET ((uint64_t)8 << 20)
+#define MUTATIONS 400 /* of each file; STG_ARROW_MUTATIONS=n draws others */
+
+static const char *pipeline(const char *options, const char *steps)
+{
+    static char text[2048];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"$DIR/*.arrow\", shuffle: false}\n"
+             "- arrow: {%s}\n%s",
+             options, steps);
+    return text;
+}
+
+static void check_rows(const char *options, const char *steps, const char *want,
+                       const char *what)
+{
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text(pipeline(options, steps), &env, 0);
+    if (strcmp(got, want) != 0)
+        FAIL("%s: got\n%s, not\n%s", what, got, want);
+    free(got);
+}
+
+/* Returns the text of the first item of a pass, which is an error. */
+static const char *error_of(const char *options)
+{
+    static struct stg_err err;
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset = stg_test_open_text(pipeline(options, ""), &env, &spec);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK(block != NULL && block->error.code != 0);
+    err = block->error;
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    return err.text;
+}
+
+/* ---- rows ---- */
+
+static void each_file_has_the_rows_of_pyarrow(void)
+{
+    for (size_t i = 0; i < N_FILES; i++) {
+        stg_test_file("a.arrow", arrow_files[i].data, arrow_files[i].bytes);
+        check_rows(arrow_files[i].options, "", arrow_files[i].rows, arrow_files[i].name);
+    }
+}
+
+/* Returns a mark for each item that follows: is it an error? */
+static char *rest_of(struct stg_dataset *dataset)
+{
+    struct stg_block *block;
+    char *marks = calloc(1, 256);
+    for (size_t n = 0; n < 255 && (block = stg_test_next(dataset)) != NULL; n++) {
+        marks[n] = block->error.code != 0 ? '!' : '.';
+        stg_block_unref(block);
+    }
+    return marks;
+}
+
+static char *marks_of(const char *rows)
+{
+    char *marks = calloc(1, 256);
+    for (size_t n = 0; *rows != '\0'; rows = strchr(rows, '\n') + 1)
+        marks[n++] = *rows == '!' ? '!' : '.';
+    return marks;
+}
+
+static void check_seek(const struct arrow_file *file, const char *marks, uint64_t n)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset =
+        stg_test_open_text(pipeline(file->options, ""), &env, &spec);
+    struct stg_position position = {.items = n, .elements = n, .errors = 1};
+    struct stg_err err = {0};
+    CHECK_OK(stg_dataset_seek(dataset, &position, &err), err);
+    char *got = rest_of(dataset);
+    CHECK_STR(got, marks + n);
+    free(got);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void a_pass_continues_at_each_row(void)
+{
+    for (size_t i = 0; i < N_FILES; i++) {
+        stg_test_file("a.arrow", arrow_files[i].data, arrow_files[i].bytes);
+        char *marks = marks_of(arrow_files[i].rows);
+        for (uint64_t n = 0; n <= strlen(marks); n++)
+            check_seek(&arrow_files[i], marks, n);
+        free(marks);
+    }
+}
+
+static int by_line(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Returns the lines of a text in the order of strcmp. */
+static char *sorted(const char *text)
+{
+    char *copy = strdup(text), *ret = calloc(1, strlen(text) + 1), *lines[128];
+    size_t n = 0;
+    for (char *line = strtok(copy, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        lines[n++] = line;
+    qsort(lines, n, sizeof(lines[0]), by_line);
+    for (size_t i = 0; i < n; i++)
+        strcat(strcat(ret, lines[i]), "\n");
+    free(copy);
+    return ret;
+}
+
+/* Each row by a seek, backwards and forwards; the rows are those of a pass. */
+static void a_global_shuffle_has_each_row_of_each_file_once(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    char twice[4096];
+    for (size_t i = 0; i < N_FILES; i++) {
+        stg_test_file("a.arrow", arrow_files[i].data, arrow_files[i].bytes);
+        stg_test_file("b.arrow", arrow_files[i].data, arrow_files[i].bytes);
+        snprintf(twice, sizeof(twice), "%s%s", arrow_files[i].rows, arrow_files[i].rows);
+        char *got = stg_test_render_text(
+            pipeline(arrow_files[i].options,
+                     "- shuffle: {global: true, seed: 5, block_size: 1, buffer_size: 9}"),
+            &env, 0);
+        char *a = sorted(got), *b = sorted(twice);
+        CHECK_STR(a, b);
+        free(a);
+        free(b);
+        free(got);
+    }
+    unlink(stg_test_path("b.arrow"));
+}
+
+static void batches_of_rows_are_slices(void)
+{
+    stg_test_file("a.arrow", arrow_plain, sizeof(arrow_plain));
+    check_rows("columns: {id: int64, price: float32}",
+               "- batch: {batch_size: 4}\n- take: {count: 3}\n",
+               "[-300 619 538 457] [-2 -1.75 -1.5 -1.25]\n"
+               "[376 295 214 133] [-1 -0.75 -0.5 -0.25]\n"
+               "[52 -29 -110 -191] [0 0.25 0.5 0.75]\n",
+               "batches");
+}
+
+static void lists_of_one_size_are_rows_of_a_batch(void)
+{
+    stg_test_file("a.arrow", arrow_types, sizeof(arrow_types));
+    check_rows("columns: {point: float32}, shapes: {point: [2]}, defaults: {point: -1}",
+               "- batch: {batch_size: 3}\n- take: {count: 2}\n",
+               "[[0 0] [1 2] [-1 -1]]\n[[3 6] [4 -1] [5 10]]\n", "lists");
+}
+
+static void a_column_becomes_a_wider_dtype(void)
+{
+    stg_test_file("a.arrow", arrow_types, sizeof(arrow_types));
+    check_rows("columns: {small: int64, byte: int64, day: int64, cents: int64}",
+               "- take: {count: 2}\n", "-10 0 -50 -99\n-9 11 50 -68\n", "wider");
+}
+
+static void the_defaults_of_a_column_stand_for_one_that_a_file_lacks(void)
+{
+    stg_test_file("a.arrow", arrow_plain, sizeof(arrow_plain));
+    check_rows("columns: {id: int64, more: string, count: int32, price: float32}, "
+               "defaults: {more: text, count: 7}",
+               "- take: {count: 2}\n", "-300 text 7 -2\n619 text 7 -1.75\n", "defaults");
+}
+
+static void a_file_without_rows_has_none(void)
+{
+    stg_test_file("a.arrow", arrow_empty, sizeof(arrow_empty));
+    check_rows("columns: {id: int64}", "", "", "an empty file");
+}
+
+/* The end of a stream need not be marked. */
+static void a_stream_may_end_without_a_mark(void)
+{
+    stg_test_file("a.arrow", arrow_stream, sizeof(arrow_stream) - 8);
+    check_rows("columns: {id: int64}", "- take: {count: 2}\n", "-300\n619\n", "a stream");
+}
+
+/* ---- what is refused ---- */
+
+static void an_error_names_file_column_and_what_to_do(void)
+{
+    static const struct {
+        const void *data;
+        size_t bytes;
+        const char *options, *part;
+    } rows[] = {
+#define ODD(options, part) {arrow_odd, sizeof(arrow_odd), options, part}
+        ODD("columns: {ids: int64}", "a.arrow: column ids: it is a list, which is not"),
+        ODD("columns: {ids/item: int64}", "column ids/item: it is part of a list, a map"),
+        ODD("columns: {map: string}", "column map: it is a map, which is not supported"),
+        ODD("columns: {view: string}", "column view: it is a utf8_view, which is not"),
+        ODD("columns: {runs: int64}", "column runs: it is run-end encoded, which is not"),
+        ODD("columns: {either: int64}", "column either: it is a union, which is not"),
+        ODD("columns: {wide: int64}", "column wide: it is a decimal of 256 bits, which"),
+        ODD("columns: {span: int64}", "column span: it is an interval, which is not"),
+        ODD("columns: {pairs: int8}", "its lists have other items than numbers"),
+        ODD("columns: {list_view: int8}", "it is a list_view, which is not supported"),
+        ODD("columns: {codes: int64}", "it is a dictionary of values, each of which is"),
+        ODD("columns: {codes/x: int64}", "a union or a dictionary, which is not"),
+        {arrow_types, sizeof(arrow_types), "columns: {user: int64}",
+         "column user: it is a struct; name its fields, such as user/NAME"},
+        {arrow_types, sizeof(arrow_types), "columns: {point: float32}",
+         "column point: it is [float32, 2] in the file, and the step declares 1 numbers"},
+        {arrow_types, sizeof(arrow_types),
+         "columns: {point: int64}, shapes: {point: [2]}",
+         "it is float32 in the file, and the step declares int64"},
+        {arrow_plain, sizeof(arrow_plain), "columns: {id: int64}, shapes: {id: [2]}",
+         "column id: it is int64 in the file, and the step declares 2 numbers in a row"},
+        {arrow_plain, sizeof(arrow_plain), "columns: {id: int32}",
+         "column id: it is int64 in the file, and the step declares int32"},
+        {arrow_plain, sizeof(arrow_plain), "columns: {price: string}",
+         "column price: it is float32 in the file, and the step declares string"},
+        {arrow_plain, sizeof(arrow_plain), "columns: {none: string}",
+         "column none: the file has no such column, and the step has no default"},
+        {"FEA1 is old", 11, "columns: {id: int64}", "a Feather file of version 1"},
+        {"ARROW1 is no footer", 19, "columns: {id: int64}", "does not end with ARROW1"},
+        {"a,b\n1,2\n", 8, "columns: {id: int64}", "it begins neither with ARROW1 nor"},
+        {"", 0, "columns: {id: int64}", "it begins neither with ARROW1 nor"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        stg_test_file("a.arrow", rows[i].data, rows[i].bytes);
+        CHECK_CONTAINS(error_of(rows[i].options), rows[i].part);
+    }
+}
+
+/* A changed byte of the schema says so. */
+static void numbers_that_are_big_endian_are_refused(void)
+{
+    stg_test_file("a.arrow", arrow_big_endian, sizeof(arrow_big_endian));
+    CHECK_CONTAINS(error_of("columns: {id: int64}"), "its numbers are big-endian");
+}
+
+static void a_file_on_another_machine_is_refused(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_block *block;
+    struct stg_err err = {0};
+    struct stg_dataset *dataset =
+        stg_test_open_text("dataset: [{files: {pattern: \"http://127.0.0.1/a.arrow\"}}, "
+                           "{arrow: {columns: {id: int64}}}]",
+                           &env, &spec);
+    CHECK_INT(stg_dataset_next(dataset, &block, &err), -STAGER_UNIMPLEMENTED);
+    CHECK_CONTAINS(err.text, "arrow reads local files only");
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void rows_that_cannot_be_had_name_their_column_and_batch(void)
+{
+    static const struct {
+        const unsigned char *data;
+        size_t bytes;
+        int row;
+        const char *options, *part;
+    } rows[] = {
+        {arrow_bad_rows, sizeof(arrow_bad_rows), 1, "columns: {price: float32}",
+         "a.arrow: row 1: column price, record batch 0: the value is null, and the step"},
+        {arrow_types, sizeof(arrow_types), 5, "columns: {huge: int64}",
+         "row 5: column huge, record batch 0: the decimal is out of the range of int64"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct stg_dataset_env env = stg_test_env();
+        struct stg_pipeline_spec *spec;
+        stg_test_file("a.arrow", rows[i].data, rows[i].bytes);
+        struct stg_dataset *dataset =
+            stg_test_open_text(pipeline(rows[i].options, ""), &env, &spec);
+        for (int n = 0; n < rows[i].row; n++)
+            stg_block_unref(stg_test_next(dataset));
+        struct stg_block *block = stg_test_next(dataset);
+        CHECK_CONTAINS(block->error.text, rows[i].part);
+        stg_block_unref(block);
+        stg_dataset_destroy(dataset);
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
+/* A file that becomes shorter while it is read: its rows are errors, and the pass ends.
+ */
+static void a_file_that_is_truncated_while_it_is_open_costs_its_rows(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_block *block;
+    int n_bad = 0, n = 0;
+    stg_test_file("a.arrow", arrow_plain, sizeof(arrow_plain));
+    struct stg_dataset *dataset = stg_test_open_text(
+        pipeline("columns: {id: int64, name: string}", ""), &env, &spec);
+    stg_block_unref(stg_test_next(dataset));
+    CHECK_INT(truncate(stg_test_path("a.arrow"), 600), 0);
+    for (; (block = stg_test_next(dataset)) != NULL; n++) {
+        if (block->error.code != 0)
+            CHECK_INT(block->error.code, -STAGER_DATA_LOSS);
+        n_bad += block->error.code != 0;
+        stg_block_unref(block);
+    }
+    CHECK_INT(n, 22);
+    CHECK(n_bad >= 13);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void options_that_cannot_be_right_are_refused(void)
+{
+    static const char *const rows[][2] = {
+        {"columns: [id, price]", "it must map 1 to 4096 of them to their dtypes"},
+        {"columns: {}", "columns names 0 columns"},
+        {"columns: {id: number}", "the dtype of id is \"number\""},
+        {"columns: {id: bfloat16}", "the dtype of id is \"bfloat16\""},
+        {"columns: {id: [int64]}", "the dtype of id is \"\""},
+        {"columns: {id: int8}, shapes: {id: 3}", "shapes: that of id must be a list of"},
+        {"columns: {id: int8}, shapes: {id: [0]}",
+         "shapes: that of id must be a list of"},
+        {"columns: {id: int8}, shapes: {id: [-1]}", "shapes: that of id must be a list"},
+        {"columns: {id: string}, shapes: {id: [3]}", "of one dimension from 1 to"},
+        {"columns: {id: int8}, shapes: {ids: [3]}", "shapes: columns has no \"ids\""},
+        {"columns: {id: int8}, defaults: {id: 300}", "the default of id"},
+        {"columns: {id: int8}, defaults: {id: x}", "the default of id must be one int8"},
+        {"columns: {id: string}, defaults: {id: 3}",
+         "the default of id must be one string"},
+        {"columns: {id: int8}, defaults: {ids: 3}", "columns has no \"ids\""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CHECK_CONTAINS(stg_test_refused(pipeline(rows[i][0], "")), rows[i][1]);
+}
+
+/* ---- damage ---- */
+
+static uint64_t random_state = 1;
+
+static int n_mutations(void)
+{
+    const char *text = getenv("STG_ARROW_MUTATIONS");
+    return text != NULL ? atoi(text) : MUTATIONS;
+}
+
+static uint64_t draw(uint64_t below)
+{
+    random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+    return (random_state >> 33) % below;
+}
+
+/* Reads a pass with little memory. Every error has a text; the pass ends. */
+static void read_damaged(const char *options, const void *data, size_t bytes)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_block *block;
+    struct stg_err err = {0};
+    int rc;
+    env.buffer_bytes = SMALL_BUDGET;
+    stg_test_file("a.arrow", data, bytes);
+    struct stg_dataset *dataset = stg_test_open_text(pipeline(options, ""), &env, &spec);
+    while ((rc = stg_dataset_next(dataset, &block, &err)) == 0) {
+        if (block->error.code != 0)
+            CHECK_CONTAINS(block->error.text, "a.arrow");
+        stg_block_unref(block);
+    }
+    if (rc < 0)
+        FAIL("the pass ended: %d: %s", rc, err.text);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+static void a_file_that_is_truncated_anywhere_costs_rows_and_no_more(void)
+{
+    for (size_t i = 0; i < N_FILES; i++) {
+        uint8_t *copy = malloc(arrow_files[i].bytes);
+        memcpy(copy, arrow_files[i].data, arrow_files[i].bytes);
+        for (size_t n = 0; n < arrow_files[i].bytes; n++) {
+            read_damaged(arrow_files[i].options, copy, n);
+            if (n > 100 && n < arrow_files[i].bytes - 100)
+                n += 12;
+        }
+        free(copy);
+    }
+}
+
+/* Bits, bytes and lengths; in the data and in the metadata. */
+static void a_file_that_is_damaged_anywhere_costs_rows_and_no_more(void)
+{
+    for (size_t i = 0; i < N_FILES; i++) {
+        size_t bytes = arrow_files[i].bytes;
+        uint8_t *copy = malloc(bytes);
+        for (int k = n_mutations(); k > 0; k--) {
+            memcpy(copy, arrow_files[i].data, bytes);
+            for (uint64_t n = draw(3) + 1; n > 0; n--) {
+                uint64_t at = draw(bytes - 8);
+                if (draw(2) == 0)
+                    copy[at] ^= (uint8_t)(1u << draw(8));
+                else
+                    copy[at] = draw(3) == 0 ? 0xff : (uint8_t)draw(256);
+            }
+            read_damaged(arrow_files[i].options, copy, bytes);
+        }
+        free(copy);
+    }
+}
+
+static const struct stg_test tests[] = {
+    TEST(each_file_has_the_rows_of_pyarrow),
+    TEST(a_pass_continues_at_each_row),
+    TEST(a_global_shuffle_has_each_row_of_each_file_once),
+    TEST(batches_of_rows_are_slices),
+    TEST(lists_of_one_size_are_rows_of_a_batch),
+    TEST(a_column_becomes_a_wider_dtype),
+    TEST(the_defaults_of_a_column_stand_for_one_that_a_file_lacks),
+    TEST(a_file_without_rows_has_none),
+    TEST(a_stream_may_end_without_a_mark),
+    TEST(an_error_names_file_column_and_what_to_do),
+    TEST(numbers_that_are_big_endian_are_refused),
+    TEST(a_file_on_another_machine_is_refused),
+    TEST(rows_that_cannot_be_had_name_their_column_and_batch),
+    TEST(a_file_that_is_truncated_while_it_is_open_costs_its_rows),
+    TEST(options_that_cannot_be_right_are_refused),
+    TEST_SLOW(a_file_that_is_truncated_anywhere_costs_rows_and_no_more, 120),
+    TEST_SLOW(a_file_that_is_damaged_anywhere_costs_rows_and_no_more, 240),
+};
+TEST_MAIN(tests)
