@@ -103,6 +103,17 @@ class Docs(case.Case):
                         member.size = len(data)
                         archive.addfile(member, io.BytesIO(data))
 
+    def write_saved(self):
+        """A folder as Hugging Face datasets saves it, of one file. Returns whether stagerd can read it."""
+        with open(os.path.join(SOURCE, "tests/daemon/format/golden_arrow.h"), encoding="utf-8") as file:
+            data = re.search(r"arrow_stream\[\d+\] = \{(.*?)\}", file.read(), re.S).group(1)
+        os.makedirs(self.path("products/train"), exist_ok=True)
+        with open(self.path("products/train/data-00000-of-00001.arrow"), "wb") as file:
+            file.write(bytes(int(byte) for byte in re.findall(r"\d+", data)))
+        with open(self.path("products/train/state.json"), "w", encoding="utf-8") as file:
+            file.write('{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}')
+        return os.path.exists(os.path.join(case.BUILD, "daemon/format/arrow/metadata_generated.h"))
+
     def path(self, name):
         return os.path.join(self.daemon.folder, name)
 
@@ -157,6 +168,8 @@ class Docs(case.Case):
         os.chdir(self.daemon.folder)
         os.symlink(os.path.join(SOURCE, "examples"), "examples")
         pages = sorted(glob.glob(os.path.join(DOCS, "how-to/*.md")))
+        if not self.write_saved():
+            pages = [page for page in pages if not page.endswith("from-huggingface.md")]
         self.assertGreaterEqual(len(pages), 9)
         for page in [os.path.join(DOCS, "guide.md"), os.path.join(DOCS, "exactly-once.md"), *pages]:
             with self.subTest(page=os.path.basename(page)):

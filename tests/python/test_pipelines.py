@@ -115,6 +115,35 @@ class Same(case.Case):
         self.assertIn('"columns": {"ids": "float32", "point": "float64", "words/key": "string", "words/value": "float32"}', text)
         self.assertIn('"shapes": {"ids": [null, 4], "point": [3], "words/key": [null], "words/value": [null, null]}', text)
 
+    def test_columns_of_arrow_files_are_components(self):
+        with open(os.path.join(case.HERE, "../daemon/format/golden_arrow.h"), encoding="utf-8") as file:
+            data = re.search(r"arrow_stream\[\d+\] = \{(.*?)\}", file.read(), re.S).group(1)
+        folder = os.path.join(self.daemon.folder, "saved")
+        os.mkdir(folder)
+        path = os.path.join(folder, "data-00000-of-00001.arrow")
+        with open(path, "wb") as file:
+            file.write(bytes(int(byte) for byte in re.findall(r"\d+", data)))
+        columns = {"id": np.int64, "name": "string", "more": "float32"}
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "saved has no state.json: name its files"):
+            stager.arrow(folder, columns)
+        with open(os.path.join(folder, "state.json"), "w", encoding="utf-8") as file:
+            json.dump({"_data_files": [{"filename": os.path.basename(path)}]}, file)
+        dataset = stager.arrow(folder, columns, {"more": 0.5}, shuffle=False).batch(3)
+        self.assertIn(path, dataset.yaml())
+        self.assertIn('{"arrow": {"columns": {"id": "int64", "name": "string", "more": "float32"}, "defaults": {"more": 0.5}}}',
+                      dataset.yaml())
+        self.assertIn('"shapes": {"point": [2]}', stager.arrow(path, {"point": "float32"}, shapes={"point": [2]}).yaml())
+        with self.assertRaisesRegex(TypeError, "arrow: columns maps names to dtypes"):
+            stager.arrow(path, ["id"])
+        try:
+            applied = stager.apply(dataset.map(lambda r: {"id": r["id"], "name": r["name"]}), name=self._testMethodName[:64])
+        except stager.UnimplementedError:
+            self.skipTest("stagerd was built without flatbuffers")
+        with stager.open(applied) as stream:
+            batch = next(iter(stream))
+            self.assertEqual(batch["id"].tolist(), [-300, 619, 538])
+            self.assertEqual(list(batch["name"]), [b"name-0-", b"name-1-x", b"name-2-xx"])
+
     def test_maps_before_the_batch_are_steps_and_behind_it_the_graph(self):
         pipeline = (stager.range(100).map(lambda r: {"value": r["value"] * ops.constant(value=2, dtype="int64")})
                     .filter(lambda r: r["value"] > ops.constant(value=10, dtype="int64"))

@@ -20,7 +20,7 @@ from ._errors import (AbortedError, AlreadyExistsError, CancelledError, DataLoss
 from ._gpu import Gpu, Gpus, gpu_available
 from ._graph import Node, Symbol, control_dependencies
 from ._outputs import ops
-from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, choose_from_datasets, files, parquet, range,
+from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, arrow, choose_from_datasets, files, parquet, range,
                         sample_from_datasets, staged)
 from ._pipeline import zip_datasets as zip
 from ._serve import Server, serve
@@ -44,5 +44,5 @@ __all__ = [
     "InvalidArgumentError", "MaxInFlightError", "Node", "NotFoundError", "OutOfRangeError",
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "UnknownError", "__version__", "apply", "audit", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
+    "UnknownError", "__version__", "apply", "arrow", "audit", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
     "merge_states", "open", "ops", "parquet", "range", "rollback", "sample_from_datasets", "serve", "staged", "status", "versions", "zip"]

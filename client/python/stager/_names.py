@@ -35,7 +35,7 @@ POSITIONAL = {
     "transpose": (1, ("perm",)), "zeros_like": (1, ("dtype",))}
 
 STEPS = tuple("""
-    batch bucket_by_sequence_length cache concatenate csv enumerate filter fixed_length_record ignore_errors
+    arrow batch bucket_by_sequence_length cache concatenate csv enumerate filter fixed_length_record ignore_errors
     interleave jsonl map map_and_batch npy padded_batch parallel_interleave parquet prefetch py_function ragged_batch
     read_file rebatch repeat shard shuffle shuffle_and_repeat skip take tar text_line tfrecord unbatch zip
 """.split())

@@ -98,30 +98,32 @@ _ARROW = {"bool": "bool", "halffloat": "float16", "float": "float32", "double": 
           "date32": "int32", "time32": "int32", "time64": "int64", "timestamp": "int64", "duration": "int64"}
 
 
-def _arrow_columns(name: str, kind: Any, shape: List[Optional[int]]) -> Iterator[Tuple[str, str, List[Optional[int]]]]:
+def _arrow_columns(step: str, name: str, kind: Any,
+                   shape: List[Optional[int]]) -> Iterator[Tuple[str, str, List[Optional[int]]]]:
     """The columns of a field of a schema of pyarrow: name, dtype and shape."""
     word = re.split(r"[\[(<]", str(kind))[0]
     if word in ("list", "large_list") and len(shape) < 2:
-        yield from _arrow_columns(name, kind.value_type, [*shape, None])
+        yield from _arrow_columns(step, name, kind.value_type, [*shape, None])
     elif word == "fixed_size_list" and len(shape) < 2:
-        yield from _arrow_columns(name, kind.value_type, [*shape, kind.list_size])
+        yield from _arrow_columns(step, name, kind.value_type, [*shape, kind.list_size])
     elif word == "map" and len(shape) < 2:
-        yield from _arrow_columns(f"{name}/key", kind.key_type, [*shape, None])
-        yield from _arrow_columns(f"{name}/value", kind.item_type, [*shape, None])
+        yield from _arrow_columns(step, f"{name}/key", kind.key_type, [*shape, None])
+        yield from _arrow_columns(step, f"{name}/value", kind.item_type, [*shape, None])
     elif word in _ARROW or re.match(r"u?int\d+$", word):
         yield name, _ARROW.get(word, word), shape
     else:
-        raise TypeError(f"parquet: column {name} is {kind}: name its dtype, or leave it out, with a mapping")
+        raise TypeError(f"{step}: column {name} is {kind}: name its dtype, or leave it out, with a mapping")
 
 
-def _columns(given: Any, shapes: Optional[Dict[str, Any]]) -> Dict[str, Any]:
-    """The columns of a `parquet` step, by name: their dtypes; and the shapes of lists."""
+def _columns(step: str, given: Any, shapes: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """The columns of a `parquet` or `arrow` step, by name: their dtypes; and the shapes of lists."""
     if isinstance(given, dict):
         return {"columns": {name: dtype_name(dtype) for name, dtype in given.items()}, "shapes": shapes}
     if not (hasattr(given, "names") and hasattr(given, "types")):
-        raise TypeError("parquet: columns maps names to dtypes, as in {\"price\": \"float32\"}, or is a schema of "
+        raise TypeError(step + ": columns maps names to dtypes, as in {\"price\": \"float32\"}, or is a schema of "
                         f"pyarrow: no file is opened before the pipeline runs; found {given!r}")
-    columns = [column for name, kind in zip(given.names, given.types) for column in _arrow_columns(name, kind, [])]
+    columns = [column for name, kind in zip(given.names, given.types)
+               for column in _arrow_columns(step, name, kind, [])]
     lists = {name: shape for name, _, shape in columns if shape}
     return {"columns": {name: dtype for name, dtype, _ in columns}, "shapes": {**lists, **(shapes or {})} or None}
 
@@ -266,7 +268,14 @@ class Dataset:
         """The rows of Parquet files. columns: {"price": "float32", "user/id": np.int64}, the only ones that are read,
         each a component; or a schema of pyarrow, `pyarrow.parquet.read_schema(file)`, for all of its columns. defaults:
         by name, what stands for a null. shapes: of columns of lists, {"ids": [None], "embedding": [64]}."""
-        return self._with("parquet", _arguments("parquet", (), {**_columns(columns, shapes), "defaults": defaults}))
+        return self._with("parquet", _arguments("parquet", (), {**_columns("parquet", columns, shapes), "defaults": defaults}))
+
+    def arrow(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
+              shapes: Optional[Dict[str, Any]] = None) -> Dataset:
+        """The rows of Arrow files, in the file format (Feather 2) or the stream format. columns: as of `parquet`; a schema
+        of pyarrow is `pyarrow.ipc.open_file(file).schema`. defaults: by name, what stands for a null. shapes: by name,
+        [768] of lists that all have so many numbers."""
+        return self._with("arrow", _arguments("arrow", (), {**_columns("arrow", columns, shapes), "defaults": defaults}))
 
     # ---- steps with readers or other datasets ----
 
@@ -634,6 +643,24 @@ def parquet(pattern: Union[Path, Iterable[Path]], columns: Any,
             **named: Any) -> Dataset:
     """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults, shapes)`."""
     return files(pattern, **named).parquet(columns, defaults, shapes)
+
+
+def _saved_files(folder: Union[Path, Iterable[Path]]) -> Union[Path, Iterable[Path]]:
+    """The files of a folder that `datasets.Dataset.save_to_disk` wrote, in order; or what was given."""
+    if not isinstance(folder, (str, os.PathLike)) or not os.path.isdir(folder):
+        return folder
+    state = os.path.join(folder, "state.json")
+    if not os.path.isfile(state):
+        raise InvalidArgumentError(f"arrow: {os.fspath(folder)} has no state.json: name its files, or the folder of one split")
+    with open(state, encoding="utf-8") as file:
+        return [os.path.join(folder, part["filename"]) for part in json.load(file)["_data_files"]]
+
+
+def arrow(pattern: Union[Path, Iterable[Path]], columns: Any, defaults: Optional[Dict[str, Any]] = None,
+          shapes: Optional[Dict[str, Any]] = None, **named: Any) -> Dataset:
+    """The rows of the Arrow files that match: `files(pattern, …).arrow(columns, defaults, shapes)`. pattern may be a
+    folder that `save_to_disk` of Hugging Face datasets wrote."""
+    return files(_saved_files(pattern), **named).arrow(columns, defaults, shapes)
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin
