@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The step arrow, through a daemon, gives the values that pyarrow reads, bit by bit: each type, in the file format and in
+the stream format, with each codec, in batches of several sizes, with dictionaries, with nulls in several patterns, and in
+structs that are null. And the folders that Hugging Face datasets saves, where that package is.
+
+    peer_arrow.py BUILD
+"""
+import decimal
+import itertools
+import os
+import random
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.feather
+except ImportError as missing:
+    print(f"skipped: no {missing.name}")
+    sys.exit(77)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+sys.path[:0] = [os.path.join(HERE, "../system"), os.path.join(BUILD, "client/python")]
+from daemon import Daemon  # noqa: E402
+import stager  # noqa: E402
+
+N = 3000
+SIZE = 3  # of lists
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+WIDER = {"int8": "int32", "uint8": "int16", "int16": "int64", "uint16": "uint64", "int32": "int64", "uint32": "int64"}
+
+
+def words(rng):
+    letters = [f"{rng.integers(50):03}" + "x" * int(rng.integers(0, 40)) for _ in range(N)]
+    letters[7], letters[8] = "", "é\0\n" * 500
+    return letters
+
+
+def columns_of(rng):
+    """By name: the array of pyarrow, the dtype here, and the default."""
+    columns = {}
+    for name in INTEGERS:
+        info = np.iinfo(name)
+        values = rng.integers(info.min, info.max, N, dtype=name, endpoint=True)
+        columns[name] = (pa.array(values), name, 7)
+        if name in WIDER:
+            columns[f"{name}_wider"] = (pa.array(values), WIDER[name], 7)
+    floats = rng.standard_normal(N) * 10.0 ** rng.integers(-4, 4, N)
+    floats[:4] = [np.nan, np.inf, -np.inf, -0.0]
+    for name in ("float16", "float32", "float64"):
+        columns[name] = (pa.array(floats.astype(name)), name, 1.5)
+    columns["float_wider"] = (pa.array(floats.astype("float32")), "float64", 1.5)
+    columns["bool"] = (pa.array(rng.integers(0, 2, N).astype(bool)), "bool", True)
+    days = rng.integers(-10000, 40000, N)
+    columns["date32"] = (pa.array(days.astype("int32")).cast(pa.date32()), "int32", 2)
+    columns["date64"] = (pa.array(days * 86400000, pa.date64()), "int64", 86400000)
+    columns["time32"] = (pa.array((days % 5000 + 5000).astype("int32"), pa.time32("ms")), "int64", 1000)
+    columns["time64"] = (pa.array(days % 5000, pa.time64("us")), "int64", 1000)
+    columns["duration"] = (pa.array(days, pa.duration("s")), "int64", 5)
+    for unit in ("s", "ms", "us", "ns"):
+        columns[f"time_{unit}"] = (pa.array(days * 86400, pa.timestamp(unit, tz="UTC" if unit == "s" else None)), "int64", 9)
+    cents = [decimal.Decimal(int(day) * 31) / 100 for day in days]
+    columns["decimal"] = (pa.array(cents, pa.decimal128(18, 2)), "int64", 125)
+    columns["decimal_float"] = (pa.array(cents, pa.decimal128(30, 2)), "float64", 1.25)
+    texts = words(rng)
+    columns["string"] = (pa.array(texts), "string", "a default")
+    columns["large"] = (pa.array(texts, pa.large_string()), "string", "")
+    columns["binary"] = (pa.array([text.encode() for text in texts], pa.binary()), "string", "-")
+    columns["large_binary"] = (pa.array([text.encode() for text in texts], pa.large_binary()), "string", "-")
+    columns["fixed"] = (pa.array([f"{i % 300:05}".encode() for i in range(N)], pa.binary(5)), "string", "abcde")
+    few = pa.array([texts[i % 5] for i in range(N)])
+    columns["few"] = (few.dictionary_encode(), "string", "few")
+    columns["few_wide"] = (few.dictionary_encode().cast(pa.dictionary(pa.uint64(), pa.large_string())), "string", "few")
+    columns["few_numbers"] = (pa.array(days % 9, pa.int64()).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.int64())), "int64", -1)
+    columns["point"] = (pa.FixedSizeListArray.from_arrays(pa.array(rng.standard_normal(N * SIZE).astype("float32")), SIZE), "float32", 0.5)
+    columns["bits"] = (pa.FixedSizeListArray.from_arrays(pa.array(rng.integers(0, 2, N * SIZE).astype(bool)), SIZE), "bool", True)
+    columns["nothing"] = (pa.nulls(N), "float32", 4.5)
+    return columns
+
+
+NULLS = {
+    "none": lambda i, rng: False,
+    "some": lambda i, rng: rng.random() < 0.2,
+    "most": lambda i, rng: rng.random() < 0.97,
+    "runs": lambda i, rng: i // 100 % 3 == 1,
+    "all": lambda i, rng: True,
+}
+
+
+def with_nulls(array, pattern, rng):
+    return array.take(pa.array([None if pattern(i, rng) else i for i in range(N)], pa.int64()))
+
+
+def bits(array, dtype):
+    return np.ascontiguousarray(array).astype(dtype, copy=False).view(f"u{np.dtype(dtype).itemsize}").tolist()
+
+
+def numbers(column, dtype, default):
+    """The values of an array of pyarrow without lists, with the default for nulls."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_null(column.type):
+        return bits([default] * len(column), dtype)
+    if pa.types.is_decimal(column.type):
+        values = [default if value is None else float(value) if dtype == "float64" else int(value.scaleb(2))
+                  for value in column.to_pylist()]
+        return bits(np.array(values, dtype), dtype)
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(column.type):
+        values = np.array([bool(value) for value in column.to_pylist()])
+    else:
+        values = np.frombuffer(column.buffers()[1] or b"", column.type.to_pandas_dtype())[column.offset:column.offset + len(column)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bits(np.where(there, values.astype(dtype), np.dtype(dtype).type(default)), dtype)
+
+
+def expected(column, dtype, default):
+    if dtype == "string":
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        default = default.encode()
+        return [default if value is None else value if isinstance(value, bytes) else value.encode() for value in column.to_pylist()]
+    if not pa.types.is_fixed_size_list(column.type):
+        return numbers(column, dtype, default)
+    rows = [[None] * SIZE if row is None else row for row in column.to_pylist()]
+    return numbers(pa.array(sum(rows, []), column.type.value_type), dtype, default)
+
+
+def found(batch, name, dtype):
+    return [bytes(value) for value in batch[name]] if dtype == "string" else bits(batch[name], dtype).copy()
+
+
+def flat(values):
+    return sum((flat(value) if isinstance(value, list) else [value] for value in values), []) if values and isinstance(values[0], list) else values
+
+
+def read(path, dtypes, defaults, shapes, **named):
+    """All batches of a pass, by column."""
+    dataset = stager.arrow(path, dtypes, defaults, shapes, **named).batch(512)
+    pipeline = stager.staged(dict(zip(dtypes, (dataset.get_next()[column] for column in dtypes))), name="table",
+                             on_timeout="wait", max_batch_bytes="16MiB")
+    stager.apply(pipeline, replace=True)
+    got = {column: [] for column in dtypes}
+    with stager.open("table") as stream:
+        for batch in stream:
+            for column, dtype in dtypes.items():
+                got[column] += flat(found(batch, column, dtype))
+    stager.delete("table")
+    return got
+
+
+def write(path, arrays, kind, codec, size, deltas):
+    """Batches of `size` rows; as structs where deltas are written, so that their nulls are tested, too."""
+    table = pa.table(arrays)
+    options = pa.ipc.IpcWriteOptions(compression=codec, emit_dictionary_deltas=deltas)
+    maker = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+    with maker(path, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=size)
+
+
+def compare(folder, columns, case, rng):
+    kind, codec, pattern, size = case
+    path = os.path.join(folder, "a.arrow")
+    arrays = {name: with_nulls(array, NULLS[pattern], rng) if name != "nothing" else array for name, (array, _, _) in columns.items()}
+    inner = {name: arrays[name] for name in ("int32", "string", "point", "few")}
+    outer = pa.array([NULLS[pattern](i, rng) for i in range(N)])
+    arrays["outer"] = pa.StructArray.from_arrays(list(inner.values()), list(inner), mask=outer)
+    write(path, arrays, kind, codec, size, False)
+    dtypes = {name: dtype for name, (_, dtype, _) in columns.items()}
+    defaults = {name: default for name, (_, _, default) in columns.items()}
+    wants = {name: (arrays[name], dtypes[name]) for name in columns}
+    for name, array in inner.items():
+        shown = array.take(pa.array([None if gone else i for i, gone in enumerate(outer.to_pylist())], pa.int64()))
+        wants[f"outer/{name}"] = (shown, dtypes[name])
+        dtypes[f"outer/{name}"], defaults[f"outer/{name}"] = dtypes[name], defaults[name]
+    shapes = {name: [SIZE] for name in dtypes if name.endswith(("point", "bits"))}
+    got = read(path, dtypes, defaults, shapes, shuffle=False)
+    wrong = [name for name, (array, dtype) in wants.items() if got[name] != expected(array, dtype, defaults[name])]
+    os.remove(path)
+    if wrong:
+        print(f"FAIL {' '.join(map(str, case))}: {', '.join(wrong)} differ")
+    return not wrong
+
+
+def grown(folder, rng):
+    """Dictionaries that grow by deltas, and those that are replaced, batch by batch; and all rows in a global shuffle."""
+    texts = [f"w{i}" for i in range(200)]
+    failed = 0
+    for deltas, codec in itertools.product((True, False), (None, "zstd")):
+        path, rows = os.path.join(folder, "grown.arrow"), []
+        schema = pa.schema({"word": pa.dictionary(pa.int16(), pa.string()), "row": pa.int64()})
+        with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression=codec, emit_dictionary_deltas=deltas)) as writer:
+            for batch in range(20):
+                known = texts[:10 * batch + 10] if deltas else rng.sample(texts, 10)
+                part = [rng.randrange(len(known)) for _ in range(50)]
+                word = pa.DictionaryArray.from_arrays(pa.array(part, pa.int16()), pa.array(known))
+                writer.write_batch(pa.record_batch([word, pa.array(range(len(rows), len(rows) + 50))], schema=schema))
+                rows += [known[i].encode() for i in part]
+        got = read(path, {"word": "string", "row": "int64"}, None, None, shuffle=False)
+        failed += got["word"] != rows
+        dataset = stager.arrow(path, {"word": "string", "row": "int64"}, shuffle=False)
+        dataset = dataset.shuffle(buffer_size=64, **{"global": True, "seed": 3, "block_size": 7}).batch(100)
+        stager.apply(stager.staged({"word": dataset.get_next()["word"], "row": dataset.get_next()["row"]}, name="any",
+                                   on_timeout="wait"), replace=True)
+        with stager.open("any") as stream:
+            pairs = [pair for batch in stream for pair in zip(batch["row"].tolist(), map(bytes, batch["word"]))]
+        stager.delete("any")
+        failed += sorted(pairs) != list(enumerate(rows)) or pairs == sorted(pairs)
+    return failed
+
+
+def saved_folders(folder):
+    """A folder of datasets, in shards, of rows that were shuffled and selected before: files have them in that order."""
+    try:
+        import datasets
+    except ImportError:
+        print("skipped: no datasets")
+        return 0
+    datasets.disable_progress_bars()
+    path = os.path.join(folder, "saved")
+    rows = {"text": [f"text {i}" for i in range(5000)], "label": [i % 3 for i in range(5000)], "emb": [[i, i / 2] for i in range(5000)]}
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b", "c"]),
+                                  "emb": datasets.Sequence(datasets.Value("float32"), length=2)})
+    given = datasets.Dataset.from_dict(rows, features=features).shuffle(seed=1).select(range(4000))
+    given.save_to_disk(path, num_shards=3)
+    for root, _, names in os.walk(path):
+        os.chmod(root, 0o755)
+        for name in names:
+            os.chmod(os.path.join(root, name), 0o644)
+    got = read(path, {"text": "string", "label": "int64", "emb": "float32"}, None, {"emb": [2]}, shuffle=False)
+    want = {"text": [text.encode() for text in given["text"]], "label": bits(np.array(given["label"]), "int64"),
+            "emb": bits(np.array(given["emb"], "float32").reshape(-1), "float32")}
+    return int(got != want)
+
+
+def main():
+    rng = random.Random(int(os.environ.get("STG_SEED", "7")))
+    columns = columns_of(np.random.default_rng(rng.randrange(1 << 30)))
+    cases = list(itertools.product(["file", "stream"], [None, "lz4", "zstd"], NULLS, [70, 1000, 100000]))
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="stg-peer-") as folder, Daemon(BUILD) as daemon:
+        os.chmod(folder, 0o755)
+        os.environ.update(daemon.env())
+        for case in cases:
+            failed += not compare(folder, columns, case, rng)
+        failed += grown(folder, rng) + saved_folders(folder)
+    print(f"{len(cases) + 2 - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
