@@ -64,6 +64,10 @@ GOALS = [
      "second of CPU"),
     ("bench_parquet", "snappy_ratio", 0.9, "the same, compressed by snappy, over libsnappy in a plain loop"),
     ("bench_parquet", "zstd_ratio", 0.9, "the same, compressed by zstd, over libzstd in a plain loop"),
+    ("bench_arrow", "plain_read_ratio", 0.8,
+     "16 columns of an Arrow file, int64 and float32, to batches of 4096, over reads of the page cache alone, bytes per "
+     "second of CPU"),
+    ("bench_arrow", "plain_ratio", None, "the same over memcpy from a mapping of the file"),
     ("bench_jpeg", "ratio", 1.2,
      "photographs cropped at random to 224, flipped and normalised, over TurboJPEG's full decode with the same steps"),
     ("jpeg_peers", "tensorflow_ratio", 1.5, "the same files to the same crops over tf.data, rows per second of CPU"),
