@@ -98,7 +98,10 @@ struct stg_dataset_env {
     uint64_t pass;           /* from 0: reshuffles differ by it */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
-    bool notes_marks;      /* stores where steps stand (marks/); for a reproducible run */
+    /* Of the state at which the pass goes on: `files` leaves out what was added since.
+     * NULL: the pass begins at its start. */
+    const struct stg_data_identity *state_data;
+    bool notes_marks; /* stores where steps stand (marks/); for a reproducible run */
     const struct stg_fund *fund; /* source of those bytes, as needed; or NULL */
     const struct stg_adviser
         *adviser;               /* of what to raise where they do not do; or NULL */

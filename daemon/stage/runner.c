@@ -453,6 +453,15 @@ static int find_place(struct stg_stage *stage, uint64_t pass, struct stg_err *er
     return rc == 0 && start != NULL && start->pass == pass ? seek(stage, start, err) : rc;
 }
 
+/* Of the state at which the pass begins; NULL: it begins at its start. */
+static const struct stg_data_identity *data_of_state(const struct stg_stage *stage,
+                                                     uint64_t pass)
+{
+    const struct stg_state *start = stage->config.start;
+    bool has_files = start != NULL && start->pass == pass && start->data.n_files > 0;
+    return has_files ? &start->data : NULL;
+}
+
 static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
@@ -473,6 +482,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .n_groups = stage->config.n_groups,
         .pass = pass,
         .buffer_bytes = stage->plan.buffer_bytes,
+        .state_data = data_of_state(stage, pass),
         .notes_marks = stage->config.is_reproducible,
         .fund = stg_stage_fund(stage, &fund),
         .adviser = &adviser,

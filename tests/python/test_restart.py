@@ -496,6 +496,22 @@ class Restart(case.Case):
                 while True:
                     stream.next(timeout=WAIT_S).release()
 
+    def test_files_that_are_added_meanwhile_begin_with_the_next_pass(self):
+        def write(i):
+            return self.file(f"{i}.txt", "".join(f"{i} {line}\n" for line in range(20)))
+        pattern = write(0).replace("-0.txt", "-*.txt")
+        name = stager.apply(json.dumps({"name": self._testMethodName[:60], "dataset": [
+            {"files": {"pattern": pattern}}, "text_line", {"shuffle": {"buffer_size": 8}}, {"batch": {"batch_size": 2}}]}))
+        with stager.open(name) as stream:
+            batches = iter(stream)
+            got = next(batches)["record"].tolist()
+            self.end_stagerd(signal.SIGKILL)
+            write(1)
+            self.start_stagerd()
+            got += [line for batch in batches for line in batch["record"].tolist()]
+            self.assertEqual(sorted(got), sorted(b"0 %d" % line for line in range(20)))
+            self.assertEqual(sum(len(batch["record"]) for batch in stream), 40)
+
     def test_another_thread_closes_a_stream_that_waits_for_stagerd(self):
         name = self.make()
         stream = stager.open(name)

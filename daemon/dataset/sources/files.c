@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/sources/braces.h"
+#include "daemon/dataset/sources/identity.h"
 #include "daemon/dataset/sources/listing.h"
 #include "daemon/dataset/sources/paths.h"
 #include "daemon/dataset/step.h"
@@ -288,6 +289,22 @@ static int too_many(const struct listing *list, struct stg_err *err)
     return rc;
 }
 
+/* A pass that goes on at a state has the files of the state. Those that were added since,
+ * behind them, begin with the next pass. */
+static void leave_out_added(struct listing *list)
+{
+    const struct stg_step *step = list->iter->step;
+    const struct stg_data_identity *state = list->iter->dataset->env.state_data;
+    size_t n = list->n;
+    if (state != NULL)
+        list->n = stg_identity_of_first(step, list->names, n, state);
+    if (list->n < n)
+        stg_log(STG_LOG_INFO,
+                "step files (line %d): %zu files were added since the state was taken; "
+                "they begin with the next pass",
+                step->line, n - list->n);
+}
+
 static int list_files(struct files *files, struct stg_err *err)
 {
     struct stg_dataset *dataset = files->iter.dataset;
@@ -302,6 +319,7 @@ static int list_files(struct files *files, struct stg_err *err)
         free(list.names);
         return stg_step_prefix(files->iter.step, rc, err);
     }
+    leave_out_added(&list);
     rc = add_files(files, &list, err);
     free(list.names);
     return rc;

@@ -97,6 +97,18 @@ int stg_dataset_identify(const struct stg_dataset *dataset,
     return 0;
 }
 
+size_t stg_identity_of_first(const struct stg_step *step, const char *const *names,
+                             size_t n, const struct stg_data_identity *state)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += hash_name(names[i] + folder_in(step, 1, names[i]));
+        if (sum == state->names)
+            return i + 1;
+    }
+    return n;
+}
+
 /* ---- what differs ---- */
 
 /* The file without which the sums are those of the state: it was added. */
@@ -146,6 +158,11 @@ static int refuse_vocabulary(const struct stg_dataset *dataset, const char *hint
                    hint);
 }
 
+/* Those behind would have been left out. */
+#define BETWEEN                                                                          \
+    "a file that is added during a pass must come behind those of the pass, in a "       \
+    "pipeline with one step files; "
+
 int stg_dataset_compare(const struct stg_dataset *dataset,
                         const struct stg_pipeline_spec *spec,
                         const struct stg_data_identity *state,
@@ -162,8 +179,8 @@ int stg_dataset_compare(const struct stg_dataset *dataset,
         file = find_added(dataset, spec, state, now);
     if (file != NULL)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
-                       "%s: the file was added since the state was taken: %s",
-                       stg_storage_shown(file, shown, sizeof(shown)), hint);
+                       "%s: the file was added since the state was taken: %s%s",
+                       stg_storage_shown(file, shown, sizeof(shown)), BETWEEN, hint);
     if (now->n_files == state->n_files && now->names == state->names)
         file = find_resized(dataset, spec, state, now, &then_bytes, &now_bytes);
     if (file != NULL)
@@ -178,11 +195,11 @@ int stg_dataset_compare(const struct stg_dataset *dataset,
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
                    "the files differ from those that the state was taken of: %" PRIu64
                    " files of %" PRIu64 " bytes now, %" PRIu64 " of %" PRIu64
-                   " then%s: %s",
+                   " then%s: %s%s",
                    now->n_files, now->bytes, state->n_files, state->bytes,
                    now->n_files < state->n_files   ? " (files were removed)"
                    : now->n_files > state->n_files ? " (files were added)"
                    : now->names != state->names    ? " (names differ)"
                                                    : " (sizes differ)",
-                   hint);
+                   now->n_files > state->n_files ? BETWEEN : "", hint);
 }

@@ -15,6 +15,11 @@ int stg_dataset_identify(const struct stg_dataset *dataset,
                          const struct stg_pipeline_spec *spec,
                          struct stg_data_identity *ret, struct stg_err *err);
 
+/* Returns how many of the first names are the files of a state, which has the files of
+ * this step only; n if no number is. */
+size_t stg_identity_of_first(const struct stg_step *step, const char *const *names,
+                             size_t n, const struct stg_data_identity *state);
+
 /* Compares the identity of a state with that of the dataset. FAILED_PRECONDITION names
  * the file that was added or has another size, or counts what differs. */
 int stg_dataset_compare(const struct stg_dataset *dataset,
