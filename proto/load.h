@@ -23,4 +23,10 @@ int stg_load_pipeline(const char *text, size_t bytes, const char *file,
 int stg_load_settings(const char *text, size_t bytes, const char *file,
                       struct stg_settings *ret, struct stg_err *err);
 
+struct sockaddr_storage; /* of <sys/socket.h> */
+
+/* Parses an address of settings, "127.0.0.1:9464" or "[::1]:9464". Resolves no name.
+ * INVALID_ARGUMENT. */
+int stg_load_address(const char *text, struct sockaddr_storage *ret, struct stg_err *err);
+
 #endif

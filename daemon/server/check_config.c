@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "daemon/host/text_file.h"
 #include "daemon/pipeline/store.h"
 #include "daemon/server/config.h"
+#include "proto/load.h"
 
 struct check {
     char path[4096]; /* of the settings; "" when there is none */
@@ -66,6 +68,15 @@ static void check_socket_path(struct check *check)
         say(check, "runtime_dir",
             "%s is longer than the %zu bytes that the path of a socket allows",
             check->settings.runtime_dir, most);
+}
+
+static void check_metrics_address(struct check *check)
+{
+    struct sockaddr_storage address;
+    struct stg_err err = {0};
+    const char *text = check->settings.metrics_address;
+    if (text[0] != '\0' && stg_load_address(text, &address, &err) < 0)
+        say(check, "metrics_address", "%s", err.text);
 }
 
 static void check_group(struct check *check)
@@ -173,6 +184,7 @@ int stg_check_config(const char *path)
         check.path[0] = '\0';
     check_folder(&check, "runtime_dir", check.settings.runtime_dir);
     check_socket_path(&check);
+    check_metrics_address(&check);
     check_folder(&check, "state_dir", check.settings.state_dir);
     check_group(&check);
     check_pools(&check);

@@ -17,7 +17,7 @@ WIDE = 24  # a longer cell is no cell of a table on a page, but text
 PAGES = {"c-api.md": "stager(3)", "stager.h": "stager(3)", "pipeline.md": "stager-pipeline(5)",
          "dataset.md": "stager-dataset(5)", "ops.md": "stager-ops(5)", "gate.md": "stager-gate(8)",
          "gpu.md": "stager-gpu(8)", "python.md": "stager-python(7)", "remote.md": "stager-remote(5)", "worker.md": "stager(1)",
-         "delivery.md": "stager-delivery(7)", "errors.md": "stager-errors(7)", "stagerctl.md": "stagerctl(1)",
+         "metrics.md": "stager-metrics(8)", "delivery.md": "stager-delivery(7)", "errors.md": "stager-errors(7)", "stagerctl.md": "stagerctl(1)",
          "stagerd.md": "stagerd(8)", "compatibility.md": "stager-compatibility(7)", "stagerd.yaml": "stagerd.yaml(5)"}
 INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^]]+)\]\(([^)]+)\)")
 

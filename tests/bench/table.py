@@ -78,6 +78,8 @@ GOALS = [
     ("bench_remote", "ratio_stalled", 0.9, "`deterministic: false` with one object that never comes, over none"),
     ("bench_commit", "ratio", 0.98,
      "steps of 1 ms of a trainer that commits every 100 batches, over one that commits nothing"),
+    ("bench_metrics", "p50_ms", None,
+     "milliseconds of a request for the metrics of 100 pipelines with 8 clients each"),
     ("bench_resume", "global_ratio", None,
      "from a position to batch 1,000,000 of 100 million records, in the order of a global shuffle, over a replay"),
     ("bench_resume", "window_ratio", None,

@@ -4,7 +4,9 @@
  */
 #include "proto/load.h"
 
+#include <arpa/inet.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -594,6 +596,7 @@ static void settings_have_their_defaults(void)
         CHECK_STR(s.pipeline_dir, "/etc/stager/pipelines");
         CHECK_STR(s.log_level, "info");
         CHECK_STR(s.access_group, "stager");
+        CHECK_STR(s.metrics_address, "");
         CHECK_INT(s.memory_budget, 0);
         CHECK_INT(s.default_pipeline_memory, 134217728);
         CHECK_INT(s.max_clients, 1024);
@@ -624,6 +627,43 @@ static void settings_are_read(void)
     stg_settings_finish(&s);
 }
 
+static void addresses_have_a_number_and_a_port(void)
+{
+    struct sockaddr_storage address;
+    struct stg_err err = {0};
+    CHECK_OK(stg_load_address("127.0.0.1:9464", &address, &err), err);
+    CHECK_INT(address.ss_family, AF_INET);
+    CHECK_INT(ntohs(((struct sockaddr_in *)&address)->sin_port), 9464);
+    CHECK_INT(ntohl(((struct sockaddr_in *)&address)->sin_addr.s_addr), 0x7f000001);
+    CHECK_OK(stg_load_address("[::1]:1", &address, &err), err);
+    CHECK_INT(address.ss_family, AF_INET6);
+    CHECK_INT(((struct sockaddr_in6 *)&address)->sin6_addr.s6_addr[15], 1);
+    static const char *const bad[] = {
+        "",
+        ":",
+        "localhost:9464",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "9464",
+        ":9464",
+        "127.0.0.1:0",
+        "127.0.0.1:x",
+        "127.0.0.1:65536",
+        "::1:9464",
+        "[::1]",
+        "[::1:9464",
+        "127.0.0.1:1 ",
+        "127.0.0.1:-1",
+        "127.1:9464",
+        "[]:1",
+        "127.0.0.1:99999999999999999999",
+        "[00000000000000000000000000000000000000000000000000000000000000::1]:9464"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        CHECK_INT(stg_load_address(bad[i], &address, &err), -STAGER_INVALID_ARGUMENT);
+        CHECK_CONTAINS(err.text, "is not an address with a port");
+    }
+}
+
 static const struct stg_test tests[] = {
     TEST(the_full_example_loads),
     TEST(the_same_in_json_is_the_same_pipeline),
@@ -648,6 +688,7 @@ static const struct stg_test tests[] = {
     TEST(a_text_of_the_largest_size_is_read),
     TEST(settings_have_their_defaults),
     TEST(settings_are_read),
+    TEST(addresses_have_a_number_and_a_port),
 };
 
 TEST_MAIN(tests)

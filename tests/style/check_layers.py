@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "daemon/gpu/frame.h": ["core/"],
     "client/": ["core/", "proto/wire.h", "client/"],  # the daemon is the only parser
     "client/compute/": ["core/", "ops/", "client/"],
+    "client/metrics/main.c": ["core/", "proto/load.h", "client/"],  # for stagerd.yaml
     "examples/": ["client/stager.h", "examples/"],
     "tests/": None,
 }
@@ -34,6 +35,7 @@ ONLY_IN = [
     (r"curl/.*", ["daemon/storage/"]),
     (r"flatbuffers/.*", ["daemon/format/arrow/metadata.cc"]),
     (r"expat\.h$", ["daemon/storage/http/xml.c"]),
+    (r"microhttpd\.h$", ["client/metrics/http.c"]),
     (r"nanomsg/.*", ["daemon/gate/main.c", "daemon/gate/confine.c", "client/stagerctl/endpoint.c"]),
     (r"j(peglib|error)\.h$", ["ops/kernels/image/jpeg.c"]),
     (r"spng\.h$", ["ops/kernels/image/png.c"]),

@@ -48,7 +48,7 @@ def compare(page, text, helped):
     """Options that only one of the two has."""
     documented, shown = (set(OPTION.findall(t)) for t in (text, helped))
     # Options of other programs are shown in examples: systemctl's.
-    documented -= {"--now", "--user"}
+    documented -= {"--now", "--user", "--unix-socket"}
     return ([f"{page}:1: --help shows {option}, the page does not" for option in sorted(shown - documented)] +
             [f"{page}:1: the page shows {option}, --help does not" for option in
              sorted(documented - shown - {"--help"})])
@@ -76,6 +76,9 @@ def problems(root, build):
     page = {os.path.basename(path): words(path) for path in pages}
     found += compare("docs/stagerd.md", page["stagerd.8"],
                      text_of_help(os.path.join(build, "daemon/stagerd")))
+    metrics = os.path.join(build, "client/metrics/stager-metrics")
+    if os.path.exists(metrics):
+        found += compare("docs/metrics.md", page["stager-metrics.8"], text_of_help(metrics))
     worker = house.read(root, "client/python/stager/__main__.py")
     found += compare("docs/worker.md", page["stager.1"],
                      "\n".join(line for line in worker.split("\n") if "add_argument" in line and "SUPPRESS" not in line))

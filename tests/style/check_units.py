@@ -21,7 +21,8 @@ import house
 # systemd's exposure times ten; the comments in the units explain what stays open.
 THRESHOLD = 7
 DROP_INS = {"cuda": 10, "network": 16}
-UNITS = [("stagerd.service", "--system"), ("stagerd-user.service", "--user")]
+UNITS = [("stagerd.service", "--system"), ("stagerd-user.service", "--user"), ("stagerd-metrics.service", "--system")]
+METRICS_THRESHOLD = 15
 
 
 # systemd 257 makes this folder before it reads a unit. Where no systemd runs, only root can.
@@ -45,13 +46,13 @@ def analyze(*arguments, env=None):
 
 
 def programless(text):
-    return re.sub(r"^(Exec\w+)=\S+/stagerd", r"\1=/bin/true", text, flags=re.M)
+    return re.sub(r"^(Exec\w+)=\S+/(stagerd|stager-metrics)", r"\1=/bin/true", text, flags=re.M)
 
 
-def verify(text, mode, socket=None):
+def verify(text, mode, socket=None, name="stagerd.service"):
     """The output of `systemd-analyze verify` for a unit, and for a socket for it."""
     with tempfile.TemporaryDirectory(prefix="stg-units-") as folder:
-        unit = os.path.join(folder, "stagerd.service")
+        unit = os.path.join(folder, name)
         with open(unit, "w", encoding="utf-8") as file:
             file.write(programless(text))
         if socket is not None:
@@ -99,13 +100,18 @@ def missing():
 
 def problems(root, folder):
     found = []
-    for name, mode in UNITS:
+    units = [(name, mode) for name, mode in UNITS if os.path.exists(os.path.join(folder, name))]
+    for name, mode in units:
         text = house.read(folder, name)
-        found += [f"systemd/{name}.in:1: {line}" for line in verify(text, mode)]
+        found += [f"systemd/{name}.in:1: {line}" for line in verify(text, mode, name=name.replace("-user", ""))]
     unit = house.read(folder, "stagerd.service")
     found += [f"systemd/stagerd.socket:1: {line}"
               for line in verify(unit, "--system", house.read(root, "systemd/stagerd.socket"))]
     found += [f"systemd/stagerd.service.in:1: {line}" for line in security(unit, THRESHOLD)]
+    if len(units) == len(UNITS):
+        metrics = house.read(folder, "stagerd-metrics.service")
+        found += [f"systemd/stagerd-metrics.service.in:1: {line}"
+                  for line in security(metrics, METRICS_THRESHOLD, "stagerd-metrics.service")]
     for name, threshold in DROP_INS.items():
         # A drop-in is read as if it stood at the end of the unit.
         text = unit + house.read(folder, f"stagerd-{name}.conf")

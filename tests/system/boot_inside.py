@@ -14,6 +14,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ TRAINER = "/run/boot/boot_trainer"
 N_ROWS = 6000
 BATCH = 50
 SOCKET = "/run/stager/attach.sock"
+METRICS = "/run/stager/metrics.sock"
+SETTINGS = "/etc/stager/stagerd.yaml"
 # systemd looks for the manual pages that a unit names, if man(1) is installed.
 NO_MAN = () if shutil.which("man") else ("--man=no",)
 PIPELINE = """name: {name}
@@ -177,13 +180,19 @@ def start_returns_when_stagerd_answers():
     assert "Status: \"ready\"" in status, status
 
 
-def the_daemon_is_shut_in():
-    pid, = show("stagerd", "MainPID")
+def has_no_rights(unit):
+    """The pid of a unit, whose process is the user stager's and has no rights."""
+    pid, = show(unit, "MainPID")
     with open(f"/proc/{pid}/status", encoding="utf-8") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     assert status["Uid"].split() == [str(pwd.getpwnam("stager").pw_uid)] * 4
     assert [int(status[name], 16) for name in ("CapBnd", "CapEff", "CapPrm")] == [0, 0, 0]
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), status
+    return pid
+
+
+def the_daemon_is_shut_in():
+    pid = has_no_rights("stagerd")
     mounts = run("nsenter", "-t", pid, "-m", "cat", "/proc/self/mounts").splitlines()
     options = {line.split()[1]: line.split()[3].split(",") for line in mounts}
     assert "ro" in options["/"] and "rw" in options["/run/stager"], options
@@ -199,6 +208,53 @@ def what_the_daemon_starts_runs_in_its_unit():
         return
     wait_for(lambda: any(line.endswith(" stager-gate") for line in processes_of("stager")),
              "stager-gate runs as the user of the unit")
+
+
+def has_metrics():
+    return os.path.exists(f"{PREFIX}/lib/systemd/system/stagerd-metrics.service")
+
+
+def http(page, address=METRICS):
+    """What stager-metrics answers; "" while it does not listen."""
+    with socket.socket(socket.AF_UNIX if address == METRICS else socket.AF_INET) as peer:
+        peer.settimeout(LIMIT_S)
+        try:
+            peer.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return ""
+        peer.sendall(f"GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return b"".join(iter(lambda: peer.recv(65536), b"")).decode()
+
+
+def metrics_are_served_to_the_group_alone():
+    if not has_metrics():
+        return
+    assert run("systemd-analyze", "verify", *NO_MAN, f"{PREFIX}/lib/systemd/system/stagerd-metrics.service") == ""
+    systemctl("start", "stagerd-metrics")
+    wait_for(lambda: http("/readyz").startswith("HTTP/1.1 200 "), "stager-metrics is ready")
+    assert "\nstager_pipelines 0\n" in http("/metrics")
+    st = os.stat(METRICS)
+    assert (st.st_mode & 0o777, st.st_gid) == (0o660, pwd.getpwnam("stager").pw_gid)
+    assert http("/readyz", ("127.0.0.1", 9464)) == ""
+    has_no_rights("stagerd-metrics")
+
+
+def metrics_are_served_over_tcp_where_settings_say():
+    if not has_metrics():
+        return
+    with open(SETTINGS, "a", encoding="utf-8") as file:
+        file.write("metrics_address: 127.0.0.1:9464\n")
+    systemctl("restart", "stagerd-metrics")
+    wait_for(lambda: "\nready\n" in http("/readyz", ("127.0.0.1", 9464)), "stager-metrics is ready")
+    systemctl("stop", "stagerd")
+    wait_for(lambda: http("/metrics", ("127.0.0.1", 9464)).startswith("HTTP/1.1 503 "), "no stagerd")
+    systemctl("start", "stagerd")
+    wait_for(lambda: http("/metrics", ("127.0.0.1", 9464)).startswith("HTTP/1.1 200 "), "stagerd is back")
+    systemctl("kill", "-s", "KILL", "stagerd-metrics")
+    wait_for(lambda: show("stagerd-metrics", "ActiveState", "NRestarts") == ["active", "1"], "it is started again")
+    wait_for(lambda: "\nready\n" in http("/readyz"), "its socket is replaced")
+    systemctl("stop", "stagerd-metrics")
+    assert show("stagerd-metrics", "Result") == ["success"] and not os.path.exists(METRICS)
 
 
 def a_user_outside_the_group_is_refused():
@@ -232,7 +288,7 @@ def reload_reads_the_settings_and_disturbs_no_client():
     for trainer in trainers:
         trainer.wait_for("held")
     pid = show("stagerd", "MainPID")
-    with open("/etc/stager/stagerd.yaml", "a", encoding="utf-8") as file:
+    with open(SETTINGS, "a", encoding="utf-8") as file:
         file.write("log_level: debug\nmax_clients: 77\n")
     systemctl("reload", "stagerd")
     wait_for(lambda: "reload: log_level debug" in journal(), "the reload is in the journal")
@@ -362,7 +418,7 @@ def a_user_has_a_daemon_of_their_own():
 def an_upgrade_keeps_settings_and_pipelines():
     systemctl("start", "stagerd")
     run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet")
-    with open("/etc/stager/stagerd.yaml", encoding="utf-8") as file:
+    with open(SETTINGS, encoding="utf-8") as file:
         assert "max_clients: 77" in file.read()
     systemctl("restart", "stagerd")
     assert len(json.loads(run("stagerctl", "list", "--json"))) == 2
@@ -375,14 +431,15 @@ def uninstall_leaves_settings_and_state_alone():
     run("ninja", "-C", BUILD, "uninstall")
     left = files_of_stager() - BEFORE
     assert left == set(), left
-    assert os.path.exists("/etc/stager/stagerd.yaml")
+    assert os.path.exists(SETTINGS)
     assert len([name for name in os.listdir("/var/lib/stager")]) > 0
 
 
 CASES = [
     meson_install_is_all_that_it_takes, systemd_has_nothing_to_say_about_the_units,
     start_returns_when_stagerd_answers, the_daemon_is_shut_in,
-    what_the_daemon_starts_runs_in_its_unit, a_user_outside_the_group_is_refused,
+    what_the_daemon_starts_runs_in_its_unit, metrics_are_served_to_the_group_alone,
+    metrics_are_served_over_tcp_where_settings_say, a_user_outside_the_group_is_refused,
     two_trainers_under_two_users_get_every_row, two_trainers_share_every_row,
     reload_reads_the_settings_and_disturbs_no_client, trainers_see_a_restart_and_open_again,
     a_killed_daemon_comes_back_with_its_pipelines, a_daemon_that_hangs_is_started_again,
