@@ -669,7 +669,7 @@ static int resume(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
     *ret = pipeline->instance;
     if (*ret != NULL)
         return 0;
-    if (stg_gathering_count(gathering, STG_GATHERED_ATTACHED) > 0)
+    if (gathering->is_used)
         return stg_err(err, -STAGER_ABORTED,
                        "stagerd was started again, and the run of pipeline %s ended "
                        "before this client came back",

@@ -64,14 +64,34 @@ void stg_recovery_close(const struct stg_catalog *catalog)
 
 /* ---- writing ---- */
 
+/* The run cannot go on, and its record is removed. */
+static bool has_failed(const struct stg_instance *instance)
+{
+    const struct stg_gathering *gathering = instance->pipeline->gathering;
+    return instance->config.resumed != NULL && gathering != NULL &&
+           gathering->state == STG_GATHERING_FAILED;
+}
+
 static bool keeps_record(const struct stg_instance *instance)
 {
     return instance->config.keeps_record && instance->pipeline != NULL &&
            !instance->is_candidate && instance->stage != NULL &&
-           !instance->catalog->is_stopping;
+           !instance->catalog->is_stopping && !has_failed(instance);
 }
 
-/* Members that may come still: those that did not attach again yet, and late ones. */
+/* Members that may come still: those that did not attach again yet, and late ones. Until
+ * all ranks have attached, the next stagerd has to know of one that has ended. */
+static bool may_return(const struct stg_gathering *gathering, size_t i)
+{
+    const struct stg_run_member *member = &gathering->record.members[i];
+    enum stg_gathered_state state = gathering->members[i].state;
+    if (gathering->rules.delivery == STG_DELIVERY_ROUND_ROBIN &&
+        gathering->state == STG_GATHERING_BEGUN && gathering->record.has_begun)
+        return true;
+    return (state == STG_GATHERED_ARRIVED || state == STG_GATHERED_LATE) &&
+           stg_process_lives((pid_t)member->pid, member->process);
+}
+
 static int add_returning(const struct stg_gathering *gathering,
                          struct stg_run_record *record)
 {
@@ -83,13 +103,11 @@ static int add_returning(const struct stg_gathering *gathering,
     record->members = members;
     for (size_t i = 0; i < gathering->record.n_members; i++) {
         struct stg_run_member member = gathering->record.members[i];
-        enum stg_gathered_state state = gathering->members[i].state;
-        member.is_late = state == STG_GATHERED_LATE;
+        member.is_late = gathering->members[i].state == STG_GATHERED_LATE;
         member.acknowledged = NULL; /* the run began behind them */
         if (!gathering->has_start || gathering->start.pass != record->numbers_pass)
             member.consumer = 0; /* the numbers began anew */
-        if ((state == STG_GATHERED_ARRIVED || member.is_late) &&
-            stg_process_lives((pid_t)member.pid, member.process))
+        if (may_return(gathering, i))
             members[record->n_members++] = member;
     }
     return 0;
@@ -127,6 +145,9 @@ static int fill(const struct stg_instance *instance, const struct stg_client *jo
          gathering->state == STG_GATHERING_CLOSED)) {
         rc = add_returning(gathering, ret);
         remove_doubles(ret);
+        /* Until all have attached again, the stage does not know it. */
+        ret->has_begun |=
+            gathering->state == STG_GATHERING_BEGUN && gathering->record.has_begun;
     }
     return rc;
 }
@@ -342,8 +363,10 @@ static uint64_t limit_ns(const struct stg_pipeline *pipeline)
 static int begin(struct stg_gathering *gathering)
 {
     int rc = stg_gathering_begin(gathering);
-    if (gathering->state == STG_GATHERING_BEGUN)
+    if (gathering->state == STG_GATHERING_BEGUN) {
         gathering->since_ns = stg_now_ns();
+        gathering->n_expected = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
+    }
     return rc;
 }
 
@@ -392,25 +415,6 @@ static bool sweep_open(struct stg_catalog *catalog, struct stg_pipeline *pipelin
     return false;
 }
 
-/* A client that came, and then neither attached nor stayed. */
-static void miss(struct stg_pipeline *pipeline, uint32_t n)
-{
-    const struct stg_gathering *gathering = pipeline->gathering;
-    struct stg_instance *instance = pipeline->instance;
-    if (instance == NULL || instance->stage == NULL || !gathering->record.has_begun ||
-        gathering->rules.delivery == STG_DELIVERY_SPLIT)
-        return;
-    if (gathering->rules.delivery == STG_DELIVERY_BROADCAST) {
-        if (n > 0)
-            stg_stage_expect(instance->stage, n);
-        return;
-    }
-    stg_stage_stop(instance->stage, STAGER_ABORTED,
-                   "stagerd was started again, and round_robin cannot go on: a rank that "
-                   "had reconnected ended",
-                   false);
-}
-
 /* No client came to the instance that was made for them. It waits for a number of clients
  * that is not that of a new run. */
 static void give_back(struct stg_pipeline *pipeline)
@@ -427,18 +431,46 @@ static void give_back(struct stg_pipeline *pipeline)
                        "no client is left of the run that goes on", false);
 }
 
-static void sweep_begun(struct stg_pipeline *pipeline)
+/* A pass needs each rank. */
+static void abort_ranks(struct stg_pipeline *pipeline)
+{
+    struct stg_gathering *gathering = pipeline->gathering;
+    struct stg_err err;
+    stg_err(&err, -STAGER_ABORTED,
+            "stagerd was started again, and round_robin cannot go on: ranks that had "
+            "reconnected are missing:");
+    stg_gathering_name(gathering, STG_GATHERED_GONE, &err);
+    stg_gathering_name(gathering, STG_GATHERED_LATE, &err);
+    stg_gathering_fail(gathering, &err);
+    give_back(pipeline);
+    if (pipeline->instance != NULL)
+        stg_stage_stop(pipeline->instance->stage, STAGER_ABORTED, err.text, false);
+}
+
+/* Clients that came, and then neither attached nor stayed. n: those that are left. */
+static void miss(struct stg_pipeline *pipeline, uint32_t n)
 {
     struct stg_gathering *gathering = pipeline->gathering;
     const struct stg_instance *instance = pipeline->instance;
+    bool is_made = instance != NULL && instance->stage != NULL;
+    if (!gathering->record.has_begun || gathering->rules.delivery == STG_DELIVERY_SPLIT)
+        return;
+    if (gathering->rules.delivery == STG_DELIVERY_ROUND_ROBIN) {
+        abort_ranks(pipeline);
+    } else if (is_made) {
+        gathering->n_expected = n;
+        stg_stage_expect(instance->stage, n);
+    }
+}
+
+static void sweep_begun(struct stg_pipeline *pipeline)
+{
+    struct stg_gathering *gathering = pipeline->gathering;
     uint32_t n = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
     uint32_t n_all = n + stg_gathering_count(gathering, STG_GATHERED_ATTACHED);
-    bool is_made = instance == NULL || instance->state != STG_INSTANCE_CREATING;
-    if (is_made && n_all < gathering->n_expected)
+    if (n_all > 0 && n_all < gathering->n_expected)
         miss(pipeline, n_all);
-    if (is_made)
-        gathering->n_expected = n_all;
-    if (n > 0)
+    if (n > 0 || gathering->state != STG_GATHERING_BEGUN)
         return;
     gathering->state = STG_GATHERING_CLOSED;
     if (n_all == 0)
@@ -576,14 +608,23 @@ static int find_member(const struct stg_pipeline *pipeline, uint64_t member)
 void stg_recovery_joined(struct stg_pipeline *pipeline, uint64_t member)
 {
     int i = find_member(pipeline, member);
-    if (i >= 0)
-        pipeline->gathering->members[i].state = STG_GATHERED_ATTACHED;
+    if (i < 0)
+        return;
+    struct stg_gathering *gathering = pipeline->gathering;
+    gathering->members[i].state = STG_GATHERED_ATTACHED;
+    gathering->is_used = true;
+    /* Members that end from here on leave the run as any client does. */
+    if (gathering->state == STG_GATHERING_BEGUN &&
+        stg_gathering_count(gathering, STG_GATHERED_ATTACHED) == gathering->n_expected)
+        gathering->state = STG_GATHERING_CLOSED;
 }
 
 void stg_recovery_gone(struct stg_pipeline *pipeline, uint64_t member)
 {
     int i = find_member(pipeline, member);
-    if (i >= 0 && pipeline->gathering->members[i].state == STG_GATHERED_ARRIVED)
+    enum stg_gathered_state state =
+        i >= 0 ? pipeline->gathering->members[i].state : STG_GATHERED_GONE;
+    if (state == STG_GATHERED_ARRIVED || state == STG_GATHERED_ATTACHED)
         stg_gathering_lose(pipeline->gathering, i);
 }
 
@@ -646,7 +687,7 @@ static int copy_lists(struct stg_instance *instance, const struct stg_run_record
 int stg_recovery_resume(struct stg_instance *instance, struct stg_err *err)
 {
     struct stg_pipeline *pipeline = instance->pipeline;
-    struct stg_gathering *gathering = pipeline->gathering;
+    const struct stg_gathering *gathering = pipeline->gathering;
     struct stg_resumed *resumed = &instance->resumed;
     int rc = copy_lists(instance, &gathering->record, err);
     if (rc < 0)
@@ -657,10 +698,9 @@ int stg_recovery_resume(struct stg_instance *instance, struct stg_err *err)
     resumed->n_vacant = gathering->record.numbers_pass == gathering->start.pass
                             ? gathering->record.n_vacant
                             : 0;
-    gathering->n_expected = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
     if (gathering->rules.delivery == STG_DELIVERY_BROADCAST &&
         gathering->record.has_begun)
-        resumed->n_begin = gathering->n_expected;
+        resumed->n_begin = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
     instance->config.resumed = resumed;
     instance->config.first_pass = gathering->start.pass;
     return 0;

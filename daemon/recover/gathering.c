@@ -79,9 +79,7 @@ int stg_gathering_arrive(struct stg_gathering *gathering, int member,
 bool stg_gathering_lose(struct stg_gathering *gathering, int member)
 {
     struct stg_gathered *gathered = &gathering->members[member];
-    bool is_new = gathered->state == STG_GATHERED_AWAITED ||
-                  gathered->state == STG_GATHERED_ARRIVED ||
-                  gathered->state == STG_GATHERED_LATE;
+    bool is_new = gathered->state != STG_GATHERED_GONE;
     /* What it had taken when it came stays taken. */
     if (is_new)
         gathered->state = STG_GATHERED_GONE;

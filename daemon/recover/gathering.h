@@ -15,7 +15,7 @@ enum stg_gathered_state {
     STG_GATHERED_ARRIVED,  /* it came, with its state */
     STG_GATHERED_ATTACHED, /* it is in the run again */
     STG_GATHERED_LATE,     /* the run goes on without it; it may come still */
-    STG_GATHERED_GONE,     /* its process ended */
+    STG_GATHERED_GONE,     /* it has left, or its process ended */
 };
 
 struct stg_gathered {
@@ -53,6 +53,7 @@ struct stg_gathering {
                           neither */
     enum stg_gathering_state announced; /* to opens that wait */
     uint32_t n_expected; /* clients that the run, which has begun, waits for */
+    bool is_used;        /* one has attached to it */
 };
 
 /* Takes the record, also on failure. RESOURCE_EXHAUSTED. */

@@ -152,12 +152,12 @@ static void close_socket(struct stg_session *session)
     session->server->n_sessions--;
 }
 
-/* A client that closes its stream while it reconnects is not waited for. */
+/* A client that closes its stream while the run reconnects is not waited for. */
 static void stop_returning(struct stg_session *session)
 {
-    const char *name = session->open_waits ? session->open.name
-                       : session->joining  ? session->instance->config.name
-                                           : NULL;
+    const char *name = session->open_waits       ? session->open.name
+                       : session->client != NULL ? session->instance->config.name
+                                                 : NULL;
     uint64_t member = session->open_waits ? session->open.rejoin.member : session->member;
     if (name != NULL && member != 0 && !session->server->stopping)
         stg_recovery_gone(stg_catalog_find(session->server->catalog, name), member);
@@ -198,6 +198,7 @@ static void on_death(uv_poll_t *poll, int status, int events)
     struct stg_session *session = poll->data;
     stg_log(STG_LOG_DEBUG, "pid %d exited", (int)session->pid);
     uv_poll_stop(&session->pid_poll);
+    stop_returning(session);
     reap_client(session);
     if (!session->closing)
         stg_session_close(session);

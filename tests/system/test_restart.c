@@ -599,6 +599,15 @@ static bool is_being_made(struct fixture *fixture)
     return strcmp(status.state, "reconnecting") != 0;
 }
 
+static void look_until_made(struct fixture *fixture, struct seat *seat)
+{
+    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+    while (!is_being_made(fixture)) {
+        (void)look(seat, 10);
+        CHECK(now_millis() < until);
+    }
+}
+
 /* Both have come back; a ends while stagerd makes the arena. */
 static void a_client_that_ends_while_the_run_is_made_is_not_waited_for(void)
 {
@@ -614,17 +623,77 @@ static void a_client_that_ends_while_the_run_is_made_is_not_waited_for(void)
     hold_arenas(&fixture, hold);
     kill_and_restart(&fixture);
     wait_for_arrival(&fixture, &a);
-    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
-    while (!is_being_made(&fixture) && now_millis() < until)
-        (void)look(&seats[0], 10);
+    look_until_made(&fixture, &seats[0]);
     trainer_kill(&a);
-    until = now_millis() + 300; /* stagerd sees that */
+    int64_t until = now_millis() + 300; /* stagerd sees that */
     while (now_millis() < until)
         (void)look(&seats[0], 10);
     unlink(hold);
     CHECK_INT(take(seats, 1, 0), 3);
     CHECK_INT(take(seats, 1, 0), 4);
     end(&fixture, seats, 1);
+}
+
+/* A run that has nothing of the one before it. */
+static void begin_anew(struct fixture *fixture)
+{
+    struct seat seats[2] = {{.stream = open_stream(fixture, "c", NULL)},
+                            {.stream = open_stream(fixture, "d", NULL)}};
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(take(seats, 2, (size_t)i % 2), i);
+    end(fixture, seats, 2);
+}
+
+static void begin_ranks(struct fixture *fixture, struct trainer *a, struct seat *b)
+{
+    begin(fixture, "num_clients: 2, delivery: round_robin", b, 0);
+    start_puppet(fixture, a, NULL);
+    *b = (struct seat){.stream = open_stream(fixture, "b", NULL)};
+    CHECK_INT(take(b, 1, 0), 1);
+}
+
+/* Both ranks have come back; a ends while stagerd makes the arena. */
+static void a_rank_that_ends_while_the_run_is_made_is_named(void)
+{
+    struct fixture fixture;
+    struct seat b;
+    struct trainer a;
+    char hold[128];
+    begin_ranks(&fixture, &a, &b);
+    hold_arenas(&fixture, hold);
+    kill_and_restart(&fixture);
+    wait_for_arrival(&fixture, &a);
+    look_until_made(&fixture, &b);
+    trainer_kill(&a);
+    expect_end(&b, STAGER_ABORTED, "that had reconnected are missing: a (pid");
+    unlink(hold);
+    stager_close(b.stream);
+    begin_anew(&fixture);
+}
+
+/* a attaches and ends, and b, which has come back before, attaches then. */
+static void a_rank_that_ends_before_another_has_attached_is_named(void)
+{
+    struct fixture fixture;
+    struct fixture_status status;
+    struct seat b;
+    struct trainer a;
+    begin_ranks(&fixture, &a, &b);
+    kill_and_restart(&fixture);
+    int64_t until = now_millis() + fixture_millis(TAKE_MILLIS);
+    do {
+        (void)look(&b, 10);
+        fixture_status(&fixture, "p", &status);
+        CHECK(now_millis() < until);
+    } while (!is_reconnecting(&status, NULL));
+    while (!is_attached(&fixture, 1)) {
+        (void)look_of(&a, 10);
+        CHECK(now_millis() < until);
+    }
+    trainer_kill(&a);
+    expect_end(&b, STAGER_ABORTED, "that had reconnected are missing: a (pid");
+    stager_close(b.stream);
+    begin_anew(&fixture);
 }
 
 static void a_client_that_ended_before_the_run_began_opens_again_at_its_state(void)
@@ -788,6 +857,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_stream_that_was_closed_before_is_not_waited_for, 60),
     TEST_SLOW(a_run_that_goes_on_has_begun_before_all_are_back, 60),
     TEST_SLOW(a_client_that_ends_while_the_run_is_made_is_not_waited_for, 60),
+    TEST_SLOW(a_rank_that_ends_while_the_run_is_made_is_named, 60),
+    TEST_SLOW(a_rank_that_ends_before_another_has_attached_is_named, 60),
     TEST_SLOW(a_client_that_ended_before_the_run_began_opens_again_at_its_state, 60),
     TEST_SLOW(a_record_goes_with_the_last_place_of_a_rank, 60),
     TEST_SLOW(a_damaged_record_ends_the_streams, 60),
