@@ -8,6 +8,8 @@
 #include "tests/model/region.h"
 
 #define MAX_DEPTH 4000
+#define MAX_STEPS 64 /* from one state */
+#define RARE 100     /* as slow is a rare fiber */
 
 static ucontext_t scheduler;
 static int running = -1;
@@ -31,9 +33,14 @@ static bool always(void *arg)
 
 int fiber_start(const char *name, void *(*body)(void *arg), void *arg)
 {
-    CHECK(region->n_fibers < MAX_FIBERS);
-    int self = region->n_fibers++;
+    int self = 0;
+    while (self < region->n_fibers && !region->fibers[self].is_forgotten)
+        self++;
+    CHECK(self < MAX_FIBERS);
+    if (self == region->n_fibers)
+        region->n_fibers++;
     struct fiber *fiber = &region->fibers[self];
+    *fiber = (struct fiber){.process = region_process()};
     fiber->stack = region_stack(self);
     fiber->name = name;
     fiber->what = "begins";
@@ -61,6 +68,45 @@ bool fiber_ended(int fiber)
 void fiber_kill(int fiber)
 {
     region->fibers[fiber].state = FIBER_ENDED;
+}
+
+void fiber_forget(int fiber)
+{
+    CHECK(region->fibers[fiber].state == FIBER_ENDED);
+    region->fibers[fiber].is_forgotten = true;
+}
+
+void fiber_set_rare(int fiber)
+{
+    region->fibers[fiber].is_rare = true;
+}
+
+void fiber_belong(int fiber, int process)
+{
+    region->fibers[fiber].process = process;
+}
+
+void process_act(int process)
+{
+    region->process = process;
+}
+
+int region_process(void)
+{
+    return running >= 0 ? region->fibers[running].process : region->process;
+}
+
+void process_kill(int process)
+{
+    for (int i = 0; i < region->n_fibers; i++) {
+        struct fiber *fiber = &region->fibers[i];
+        if (fiber->process != process)
+            continue;
+        CHECK(i != running);
+        fiber->state = FIBER_ENDED;
+        fiber->is_forgotten = true;
+    }
+    region_free_process(process);
 }
 
 static int yield(void)
@@ -106,6 +152,7 @@ int fiber_choose_afresh(int n, bool (*enabled)(void *arg, int i), void *arg,
 static int answers_of(const struct fiber *fiber, int *ret)
 {
     int n = 0;
+    CHECK(fiber->state != FIBER_CHOOSING || fiber->n_choices <= MAX_STEPS);
     if (fiber->state == FIBER_BLOCKED) {
         if (fiber->ready(fiber->wait_arg))
             ret[n++] = 0;
@@ -134,13 +181,13 @@ static uint64_t state_hash(void)
 
 struct step {
     int fiber, answer;
-    const char *what;
+    const char *name, *what;
 };
 
 struct level {
     struct snapshot snapshot;
     uint64_t hash;
-    struct step steps[32];
+    struct step steps[MAX_STEPS];
     int n_steps, next;
     bool moved; /* some step led to another state */
     int last;   /* the fiber that led here with its step */
@@ -149,15 +196,28 @@ struct level {
 
 static struct level *levels;
 static int depth;
+static uint64_t walk_seed;            /* 0: none */
+static uint64_t slowness[MAX_FIBERS]; /* a step of so many, in this walk */
+
+static void print_step(int number, const struct step *step)
+{
+    const char *name = current->name_answer != NULL
+                           ? current->name_answer(step->what, step->answer)
+                           : NULL;
+    if (name != NULL)
+        fprintf(stderr, "      %3d %s: %s\n", number, step->name, name);
+    else
+        fprintf(stderr, "      %3d %s: %s%s\n", number, step->name, step->what,
+                step->answer == 0 ? "" : " (other)");
+}
 
 static void print_trace(void)
 {
+    if (walk_seed != 0)
+        fprintf(stderr, "    walk %llu\n", (unsigned long long)walk_seed);
     fprintf(stderr, "    scenario %s, after:\n", current->name);
-    for (int i = 0; i < depth; i++) {
-        const struct step *step = &levels[i].steps[levels[i].next - 1];
-        fprintf(stderr, "      %3d %s: %s%s\n", i, region->fibers[step->fiber].name,
-                step->what, step->answer == 0 ? "" : " (other)");
-    }
+    for (int i = 0; i < depth; i++)
+        print_step(i, &levels[i].steps[levels[i].next - 1]);
     for (int i = 0; i < region->n_fibers; i++) {
         const struct fiber *fiber = &region->fibers[i];
         fprintf(stderr, "      now %s: %s\n", fiber->name,
@@ -206,23 +266,31 @@ static bool preempts(const struct level *level, const struct step *step)
     return false;
 }
 
+static void list_steps(struct level *level)
+{
+    level->next = level->n_steps = 0;
+    for (int i = 0; i < region->n_fibers; i++) {
+        int answers[MAX_STEPS];
+        int n = answers_of(&region->fibers[i], answers);
+        for (int k = 0; k < n; k++) {
+            CHECK(level->n_steps < MAX_STEPS);
+            level->steps[level->n_steps++] =
+                (struct step){.fiber = i,
+                              .answer = answers[k],
+                              .name = region->fibers[i].name,
+                              .what = region->fibers[i].what};
+        }
+    }
+}
+
 static void enter_level(struct level *level, uint64_t hash, int last,
                         uint32_t preemptions)
 {
     level->last = last;
     level->preemptions = preemptions;
     level->hash = hash;
-    level->next = level->n_steps = 0;
     level->moved = false;
-    for (int i = 0; i < region->n_fibers; i++) {
-        int answers[16];
-        int n = answers_of(&region->fibers[i], answers);
-        for (int k = 0; k < n; k++) {
-            CHECK(level->n_steps < 32);
-            level->steps[level->n_steps++] = (struct step){
-                .fiber = i, .answer = answers[k], .what = region->fibers[i].what};
-        }
-    }
+    list_steps(level);
     region_save(&level->snapshot);
 }
 
@@ -269,6 +337,73 @@ static void end(void)
     free(visited);
     free(visited_preemptions);
     region_unmap();
+}
+
+/* ---- walks ---- */
+
+static uint64_t draw(uint64_t *seed, uint64_t n)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*seed >> 33) % n;
+}
+
+/* In each walk some fibers are slow. */
+static void draw_slowness(uint64_t *seed)
+{
+    for (int i = 0; i < MAX_FIBERS; i++)
+        slowness[i] = UINT64_C(1) << 3 * draw(seed, 3);
+}
+
+static const struct step *draw_step(const struct level *level, uint64_t *seed)
+{
+    for (int i = 0; i < 256; i++) {
+        const struct step *step = &level->steps[draw(seed, (uint64_t)level->n_steps)];
+        bool is_rare = region->fibers[step->fiber].is_rare;
+        if (draw(seed, is_rare ? RARE : slowness[step->fiber]) == 0)
+            return step;
+    }
+    return &level->steps[0];
+}
+
+/* Goes on until no step exists. */
+static void walk(uint64_t *seed, struct explored *ret)
+{
+    depth = 0;
+    list_steps(&levels[0]);
+    while (levels[depth].n_steps > 0) {
+        struct level *level = &levels[depth];
+        const struct step *step = draw_step(level, seed);
+        level->next = (int)(step - level->steps) + 1;
+        depth++;
+        if (depth == MAX_DEPTH - 1)
+            explore_fail("no rest after %d steps", depth);
+        run_step(step);
+        list_steps(&levels[depth]);
+        ret->steps++;
+    }
+    if ((uint32_t)depth > ret->depth)
+        ret->depth = (uint32_t)depth;
+    ret->rests++;
+    current->at_rest();
+}
+
+void explore_walks(const struct scenario *scenario, uint64_t n, uint64_t seed,
+                   struct explored *ret)
+{
+    static struct snapshot start; /* is in no level */
+    *ret = (struct explored){0};
+    begin(scenario);
+    region_save(&start);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = walk_seed = seed + i;
+        draw_slowness(&at);
+        region_restore(&start);
+        walk(&at, ret);
+    }
+    walk_seed = 0;
+    free(start.bytes);
+    start = (struct snapshot){0};
+    end();
 }
 
 /* Returns the hash of the state after the step; *ret_moved: it differs from this

@@ -17,15 +17,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_FIBERS 12
+#define MAX_FIBERS 16
 
 /* ---- memory of the region ---- */
 
-/* malloc and free of the program under test. The memory is zeroed. */
+/* malloc and free of the program under test. The memory is zeroed, and belongs to the
+ * process of the fiber that runs. */
 void *region_alloc(size_t bytes, size_t align);
+void *region_alloc_for(int process, size_t bytes, size_t align);
 void region_free(void *pointer);
 size_t region_size(const void *pointer); /* Returns the size of an allocation. */
 bool region_owns(const void *pointer);
+void region_free_process(int process); /* Frees what belongs to it. */
 
 /* ---- fibers ---- */
 
@@ -49,6 +52,23 @@ int fiber_choose_afresh(int n, bool (*enabled)(void *arg, int i), void *arg,
 /* Never runs the fiber again, whatever its state: its process was killed. */
 void fiber_kill(int fiber);
 
+/* ---- processes: a fiber belongs to that of the fiber that started it ---- */
+
+void fiber_belong(int fiber, int process);
+
+/* What set_up does from here on, the process does. */
+void process_act(int process);
+
+/* Ends all fibers of the process, and frees its memory. Later fibers take their stacks.
+ */
+void process_kill(int process);
+
+/* A later fiber may take the stack of this one, which has ended. */
+void fiber_forget(int fiber);
+
+/* A walk seldom takes a step of this fiber while there are others. */
+void fiber_set_rare(int fiber);
+
 /* ---- exploration ---- */
 
 struct scenario {
@@ -65,6 +85,8 @@ struct scenario {
     /* How often a fiber that could continue may be interrupted; 0: without a bound, every
      * interleaving. Switches at a wait are free. */
     uint32_t max_preemptions;
+    /* Returns what the fiber does with that answer. NULL: traces have numbers. */
+    const char *(*name_answer)(const char *what, int answer);
     uint64_t max_states; /* more states are a failure: the scenario is too large */
 };
 
@@ -75,6 +97,11 @@ struct explored {
 
 /* Visits every state. On a failure, fails the test with the steps that lead to it. */
 void explore(const struct scenario *scenario, struct explored *ret);
+
+/* Goes n times from set_up to a rest, each time by steps drawn at random: for scenarios
+ * with too many states. seed: of the first walk; not 0. */
+void explore_walks(const struct scenario *scenario, uint64_t n, uint64_t seed,
+                   struct explored *ret);
 
 /* Returns whether the program under test runs (set_up, or a fiber). Its memory is then
  * the region's.

@@ -111,7 +111,7 @@ static unsigned class_of(size_t bytes)
     return i;
 }
 
-void *region_alloc(size_t bytes, size_t align)
+void *region_alloc_for(int process, size_t bytes, size_t align)
 {
     unsigned class = class_of(bytes + align);
     struct chunk *chunk = region->free_chunks[class];
@@ -127,10 +127,16 @@ void *region_alloc(size_t bytes, size_t align)
         region->heap_used += whole;
     }
     chunk->used = true;
+    chunk->process = process;
     uintptr_t at = (uintptr_t)(chunk + 1);
     if (align > 16)
         at = (at + align - 1) / align * align;
     return (void *)at;
+}
+
+void *region_alloc(size_t bytes, size_t align)
+{
+    return region_alloc_for(region_process(), bytes, align);
 }
 
 /* Returns the chunk that contains a pointer. Aligned pointers do not lie at the start of
@@ -152,10 +158,8 @@ size_t region_size(const void *pointer)
     return (size_t)((const char *)(chunk + 1) + chunk->bytes - (const char *)pointer);
 }
 
-void region_free(void *pointer)
+static void free_chunk(struct chunk *chunk)
 {
-    struct chunk *chunk = chunk_of(pointer);
-    assert(chunk != NULL);
     uint64_t *word = (void *)(chunk + 1);
     for (uint64_t i = 0; i < chunk->bytes / sizeof(*word); i++) {
         if (word[i] != 0) /* a page of zeros need not vary */
@@ -167,6 +171,23 @@ void region_free(void *pointer)
         return; /* what reused it would lie at a fixed address */
     chunk->next_free = region->free_chunks[class];
     region->free_chunks[class] = chunk;
+}
+
+void region_free(void *pointer)
+{
+    struct chunk *chunk = chunk_of(pointer);
+    assert(chunk != NULL);
+    free_chunk(chunk);
+}
+
+void region_free_process(int process)
+{
+    for (size_t at = 0; at < region->heap_used;) {
+        struct chunk *chunk = (void *)(region->heap + at);
+        at += sizeof(*chunk) + chunk->bytes;
+        if (chunk->used && chunk->process == process)
+            free_chunk(chunk);
+    }
 }
 
 /* ---- a state ---- */

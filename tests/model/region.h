@@ -25,7 +25,10 @@ struct fiber {
     bool (*enabled)(void *arg, int i);
     void *wait_arg;
     bool may_time_out;
-    bool is_afresh; /* its stack is no part of the state */
+    bool is_afresh;    /* its stack is no part of the state */
+    bool is_rare;      /* a walk seldom takes a step of it */
+    bool is_forgotten; /* ENDED: another fiber may take its place */
+    int process;
     int n_choices;
     int answer; /* of the step that resumes it */
     char *stack;
@@ -35,6 +38,7 @@ struct chunk {
     uint64_t bytes; /* of the step after */
     struct chunk *next_free;
     bool used;
+    int process;
     uint64_t reserved;
 };
 
@@ -44,6 +48,7 @@ struct region {
     struct chunk *free_chunks[N_CLASSES];
     struct fiber fibers[MAX_FIBERS];
     int n_fibers;
+    int process; /* that set_up acts for */
     char heap[HEAP_BYTES] __attribute__((aligned(4096)));
 };
 
@@ -54,6 +59,7 @@ void region_map(void);
 void region_protect(void);
 void region_unmap(void);
 char *region_stack(int fiber);
+int region_process(void); /* of what runs */
 
 /* Zeroes the dead part of a fiber's stack. Frames with gaps would take over what an
  * earlier call, even of another branch of the search, left there: states would differ by

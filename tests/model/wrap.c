@@ -28,11 +28,13 @@ struct waiting {
     bool woken;
 };
 
-#define MAX_SEGMENTS 8
+#define SEGMENTS (-1) /* the process of memory that processes share */
+#define MAX_SEGMENTS 32
 
 struct shared {
     void *base;
     uint64_t n_maps;
+    bool is_daemons; /* one of these is the daemon's */
 };
 
 struct world {
@@ -105,6 +107,11 @@ void *__wrap_realloc(void *pointer, size_t bytes)
     return ret;
 }
 
+void *__wrap_reallocarray(void *pointer, size_t n, size_t bytes)
+{
+    return __wrap_realloc(pointer, n * bytes);
+}
+
 void *__wrap_aligned_alloc(size_t align, size_t bytes)
 {
     return explore_inside() ? region_alloc(bytes, align)
@@ -145,7 +152,7 @@ char *__wrap_strndup(const char *s, size_t n)
     return copy_text(s, strnlen(s, n));
 }
 
-void outside_map(void *base)
+static struct shared *map_once(void *base)
 {
     struct shared *at = NULL;
     for (int i = MAX_SEGMENTS; i-- > 0;) {
@@ -156,6 +163,12 @@ void outside_map(void *base)
     CHECK(at != NULL);
     at->base = base;
     at->n_maps++;
+    return at;
+}
+
+void outside_map(void *base)
+{
+    map_once(base);
 }
 
 void outside_unmap(void *base)
@@ -164,8 +177,29 @@ void outside_unmap(void *base)
         struct shared *s = &world->shared[i];
         if (s->base != base || base == NULL || --s->n_maps > 0)
             continue;
-        s->base = NULL;
+        *s = (struct shared){0};
         region_free(base);
+    }
+}
+
+static void unmap_daemons(void *base)
+{
+    for (int i = 0; i < MAX_SEGMENTS; i++) {
+        if (world->shared[i].base == base)
+            world->shared[i].is_daemons = false;
+    }
+    outside_unmap(base);
+}
+
+void outside_lose_daemon(void)
+{
+    for (int i = 0; i < MAX_SEGMENTS; i++) {
+        if (world->shared[i].is_daemons)
+            unmap_daemons(world->shared[i].base);
+    }
+    for (int i = 0; i < MAX_FIBERS; i++) {
+        if (fiber_ended(i))
+            world->waiting[i] = (struct waiting){0};
     }
 }
 
@@ -173,16 +207,16 @@ int __wrap_stg_segment_create(const char *name, uint64_t bytes, bool client_writ
                               const _Atomic int *cancelled, struct stg_segment *ret,
                               struct stg_err *err)
 {
-    *ret =
-        (struct stg_segment){.fd = -1, .bytes = bytes, .base = region_alloc(bytes, 4096)};
-    outside_map(ret->base);
+    *ret = (struct stg_segment){
+        .fd = -1, .bytes = bytes, .base = region_alloc_for(SEGMENTS, bytes, 4096)};
+    map_once(ret->base)->is_daemons = true;
     return 0;
 }
 
 /* The client has its own mapping and continues to read. */
 void __wrap_stg_segment_destroy(struct stg_segment *segment)
 {
-    outside_unmap(segment->base);
+    unmap_daemons(segment->base);
     segment->base = NULL;
 }
 
@@ -326,6 +360,7 @@ static bool has_ended(void *arg)
 int __wrap_pthread_join(pthread_t thread, void **ret)
 {
     fiber_block(has_ended, (void *)(intptr_t)thread, false, "joins");
+    fiber_forget((int)thread);
     return 0;
 }
 

@@ -39,4 +39,7 @@ bool outside_time_left(void);
 void outside_map(void *base);
 void outside_unmap(void *base);
 
+/* The daemon was killed: it has no segment mapped and waits for nothing. */
+void outside_lose_daemon(void);
+
 #endif
