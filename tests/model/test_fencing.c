@@ -133,6 +133,20 @@ static void start(void)
     CHECK_OK(stg_journal_create(&config, &world.journal, &err), err);
 }
 
+/* Frees the journal of a stagerd that has ended, with the jobs that it has. */
+static void lose(void)
+{
+    int code = world.code;
+    while (world.work != NULL) {
+        uv_work_t *work = world.work;
+        world.work = NULL;
+        world.after(work, 0); /* nothing was written */
+    }
+    stg_journal_unref(world.journal);
+    world.journal = NULL;
+    world.code = code;
+}
+
 static const struct stg_lane *lane(void)
 {
     return stg_commits_find(stg_journal_commits(world.journal), "");
@@ -211,7 +225,7 @@ static void finish(void)
 static void crash(bool may_be_there)
 {
     bool had_line = world.work != NULL;
-    world.work = NULL; /* the journal is lost, as the process */
+    lose();
     start();
     uint64_t last = last_position();
     if (last != world.committed && !(may_be_there && had_line && last == world.waiting))
@@ -268,6 +282,7 @@ static void act(enum action action)
 
 static void replay(int depth)
 {
+    lose();
     memset(&world, 0, sizeof(world));
     start();
     for (n_path = 0; n_path < depth;)
@@ -294,6 +309,7 @@ static void an_older_attempt_commits_nothing_in_any_order(void)
     int max = text != NULL ? atoi(text) : 8;
     CHECK(max > 0 && max <= MAX_DEPTH);
     explore(0, max);
+    lose();
     printf("    %llu orders of up to %d steps\n", (unsigned long long)n_paths, max);
 }
 
