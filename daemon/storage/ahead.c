@@ -112,7 +112,7 @@ static struct stg_source *open_source(const char *url,
     if (stg_storage_find(url, &storage, &path, NULL) < 0 ||
         storage->open(path, identity, &source, NULL) < 0)
         return NULL;
-    if (storage->will_need != NULL)
+    if (storage->will_need != NULL && !identity->in_places)
         storage->will_need(source, 0, FIRST_BYTES);
     return source;
 }

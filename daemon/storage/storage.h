@@ -28,6 +28,9 @@ struct stg_file_user {
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
+    /* The files are read in places, which will_need announces: nothing else is fetched
+     * from another machine. False: from their beginning to their end. */
+    bool in_places;
     const _Atomic int *stopped; /* not 0: calls that wait return CANCELLED; NULL: never */
 };
 
@@ -55,7 +58,9 @@ struct stg_storage {
      * where it is 0. If the file changes meanwhile, a read returns the new content. */
     int64_t (*read)(struct stg_source *source, uint64_t offset, void *buf, size_t bytes,
                     struct stg_err *err);
-    /* Announces that those bytes will be read soon. Does not wait. May be NULL. */
+    /* Announces that those bytes will be read soon. What is announced between two reads
+     * of a file that is read in places will be read at one pace, each from its begin to
+     * its end, and before what is announced later. Does not wait. May be NULL. */
     void (*will_need)(struct stg_source *source, uint64_t offset, uint64_t bytes);
     /* Makes later reads bypass the page cache. Their offset, buffer and size must then be
      * page-aligned. NULL: not supported. INVALID_ARGUMENT: the file system does not

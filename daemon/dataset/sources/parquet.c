@@ -36,6 +36,7 @@ struct parquet {
     struct stg_parquet_cursor *cursors;
     uint32_t n;
     struct stg_parquet_reading reading;
+    struct stg_file_user identity; /* of the dataset */
     struct stg_names names;
 
     struct stg_source *source; /* the open file, or NULL */
@@ -324,11 +325,8 @@ static int open_source(struct parquet *p, const char *url, struct stg_source **r
     const struct stg_storage *storage;
     const char *path;
     int rc = stg_storage_find(url, &storage, &path, err);
-    if (rc == 0 && storage->remote)
-        return stg_err(err, -STAGER_UNIMPLEMENTED,
-                       "%s: parquet reads local files only: copy the file", path);
     if (rc == 0 && *ret == NULL)
-        rc = storage->open(path, &p->iter.dataset->identity, ret, err);
+        rc = storage->open(path, &p->identity, ret, err);
     return rc;
 }
 
@@ -444,6 +442,20 @@ static uint32_t find_group(const struct parquet *p, uint64_t row)
     return low;
 }
 
+/* A group of which rows will be read behind those of the one that was begun. */
+static void announce(const struct parquet *p, uint32_t group)
+{
+    const struct stg_storage *storage = p->source->storage;
+    if (storage->will_need == NULL || group >= p->file->n_groups)
+        return;
+    for (uint32_t c = 0; c < p->n; c++) {
+        const struct stg_parquet_range *range =
+            &p->file->ranges[(uint64_t)group * p->n + c];
+        if (range->end > range->begin)
+            storage->will_need(p->source, range->begin, range->end - range->begin);
+    }
+}
+
 /* Makes the pages of the next row those of the cursors. */
 static int go(struct parquet *p, struct stg_err *err)
 {
@@ -453,6 +465,7 @@ static int go(struct parquet *p, struct stg_err *err)
                          : find_group(p, p->row);
     uint64_t row = p->row - (group > 0 ? p->file->ends[group - 1] : 0);
     bool is_ahead = group == p->group && row >= p->in_group;
+    bool is_next = p->group == NO_GROUP || group == p->group + 1;
     for (uint32_t c = 0; c < p->n && !is_ahead; c++)
         stg_parquet_cursor_begin(&p->cursors[c], p->file, c, group);
     p->group = group;
@@ -469,6 +482,8 @@ static int go(struct parquet *p, struct stg_err *err)
             return stg_step_prefix(p->iter.step, rc, err);
         }
     }
+    if (is_next)
+        announce(p, group + 1);
     return 0;
 }
 
@@ -984,7 +999,9 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
     p->reading.quota = p->reading.codecs.quota = dataset->quota;
     p->names.input = input;
     p->names.step = step;
-    p->names.identity = &dataset->identity;
+    p->identity = dataset->identity;
+    p->identity.in_places = true;
+    p->names.identity = &p->identity;
     if (rc == 0)
         rc = create_columns(p, err);
     if (rc < 0) {

@@ -10,12 +10,17 @@
 #include "daemon/storage/http/disk.h"
 #include "daemon/storage/http/fetch_priv.h"
 #include "daemon/storage/http/fetcher.h"
+#include "daemon/storage/http/places.h"
 #include "ops/base/hash.h"
 
-/* A file's ranges at once, with those that several threads look at. */
+/* A file's ranges at once, with those that several threads look at; of one that is read
+ * in places. */
 #define MAX_RANGES 24u
+#define MAX_PLACES 1024u
 /* Fetched where the memory for what is ahead is used up. */
 #define SMALL_BYTES ((uint64_t)256 << 10)
+/* Fetched in places of what was not announced. */
+#define LEAST_BYTES ((uint64_t)64 << 10)
 /* Of that memory, what is there for the first range of a file alone. */
 #define FIRST_SHARE 2
 /* What the reader's speed is measured over. */
@@ -25,6 +30,8 @@ struct range {
     uint64_t begin, end;
     struct stg_chunk *chunk;
     struct stg_fetch *fetch; /* NULL: all of it is there, from a disk */
+    bool is_whole;           /* it may be kept on the disk */
+    uint32_t turn, row;      /* of its piece; turn 0: it is none */
 };
 
 struct remote {
@@ -39,8 +46,10 @@ struct remote {
     struct stg_version cached; /* while it is opened: of what lies on a disk */
 
     pthread_mutex_t lock; /* guards the rest */
-    struct range ranges[MAX_RANGES];
-    unsigned n;
+    struct range *ranges; /* room for max_ranges */
+    unsigned n, max_ranges;
+    struct stg_places places;       /* of a file that is read in places */
+    uint32_t turn;                  /* that was reached */
     uint64_t front;                 /* all before it was taken */
     uint64_t last_ns;               /* when the last read ended */
     uint64_t taken_bytes, taken_ns; /* by a reader that did not have to wait */
@@ -61,7 +70,7 @@ static struct range *find(struct remote *remote, uint64_t offset)
 /* What has come as a whole may be of use once more. */
 static void keep(struct remote *remote, const struct range *range)
 {
-    if (range->fetch != NULL && range->begin % remote->range_bytes == 0 &&
+    if (range->fetch != NULL && range->is_whole &&
         stg_fetch_there(range->fetch) == range->end - range->begin)
         stg_disk_put(remote->object->url, &remote->version, range->begin,
                      range->chunk->data, range->end - range->begin);
@@ -80,7 +89,7 @@ static void make_room(struct remote *remote, uint64_t offset)
 {
     struct range *farthest = NULL;
     uint64_t most = 0;
-    if (remote->n < MAX_RANGES)
+    if (remote->n < remote->max_ranges)
         return;
     for (unsigned i = 0; i < remote->n; i++) {
         struct range *range = &remote->ranges[i];
@@ -101,9 +110,10 @@ static int take_chunk(struct remote *remote, bool ahead, uint64_t *bytes,
 {
     struct stg_quota *quota = remote->quota;
     uint64_t limit = stg_quota_limit(quota);
-    if (ahead && stg_quota_used(quota) + remote->range_bytes > limit / FIRST_SHARE)
+    uint64_t room = remote->identity.in_places ? *bytes : remote->range_bytes;
+    if (ahead && stg_quota_used(quota) + room > limit / FIRST_SHARE)
         return -STAGER_RESOURCE_EXHAUSTED;
-    int rc = stg_chunk_create(quota, remote->range_bytes, "reading ahead", ret, NULL);
+    int rc = stg_chunk_create(quota, room, "reading ahead", ret, NULL);
     if (rc == 0 || ahead)
         return rc;
     if (*bytes > SMALL_BYTES)
@@ -129,18 +139,40 @@ static int start_fetch(struct remote *remote, struct range *range, struct stg_er
     return stg_fetch_start(&plan, &range->fetch, err);
 }
 
-/* Ranges end at multiples of their length. The lock is held. */
-static int begin_range(struct remote *remote, uint64_t begin, bool ahead,
+/* Ranges end at multiples of their length. */
+static uint64_t aligned_bytes(const struct remote *remote, uint64_t begin)
+{
+    return remote->range_bytes - begin % remote->range_bytes;
+}
+
+/* In places: to the end of the piece, or what is wanted. Sets what the range is of. */
+static uint64_t place_bytes(struct remote *remote, uint64_t wanted, struct range *range)
+{
+    struct stg_piece *piece = stg_places_find(&remote->places, range->begin);
+    if (piece == NULL)
+        return wanted < remote->range_bytes ? wanted : remote->range_bytes;
+    piece->is_begun = true;
+    range->turn = piece->turn;
+    range->row = piece->row;
+    return piece->end - range->begin;
+}
+
+/* wanted: by the reader. The lock is held. */
+static int begin_range(struct remote *remote, uint64_t begin, uint64_t wanted, bool ahead,
                        struct stg_err *err)
 {
-    uint64_t bytes = remote->range_bytes - begin % remote->range_bytes;
+    struct range range = {.begin = begin};
+    uint64_t bytes = remote->identity.in_places ? place_bytes(remote, wanted, &range)
+                                                : aligned_bytes(remote, begin);
     if (remote->version.known && bytes > remote->version.size - begin)
         bytes = remote->version.size - begin;
-    struct range range = {.begin = begin};
+    uint64_t whole = bytes;
     int rc = take_chunk(remote, ahead, &bytes, &range.chunk, err);
     if (rc < 0)
         return rc;
     range.end = begin + bytes;
+    range.is_whole =
+        remote->identity.in_places ? bytes == whole : begin % remote->range_bytes == 0;
     if (!stg_disk_get(remote->object->url, &remote->version, begin, range.chunk->data,
                       bytes))
         rc = start_fetch(remote, &range, err);
@@ -174,12 +206,64 @@ static void plan_ahead(struct remote *remote, uint64_t end)
     unsigned n = n_ahead(remote);
     for (unsigned i = 1; i < n && end < remote->version.size; i++) {
         struct range *range = find(remote, end);
-        if (range == NULL && begin_range(remote, end, true, NULL) == 0)
+        if (range == NULL && begin_range(remote, end, 0, true, NULL) == 0)
             range = find(remote, end);
         if (range == NULL)
             return;
         end = range->end;
     }
+}
+
+/* ---- in places ---- */
+
+/* Requests that have not been answered. */
+static unsigned n_asked(const struct remote *remote)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < remote->n; i++) {
+        const struct range *range = &remote->ranges[i];
+        n += range->fetch != NULL &&
+             stg_fetch_there(range->fetch) < range->end - range->begin;
+    }
+    return n;
+}
+
+/* So that a piece of each row, and those ahead, take half of the memory at most. */
+static uint64_t piece_bytes(const struct remote *remote)
+{
+    uint64_t n = remote->places.n_announced + remote->most_ranges;
+    uint64_t share = stg_quota_limit(remote->quota) / FIRST_SHARE / 2 / n;
+    share = share < remote->range_bytes ? share : remote->range_bytes;
+    return share > SMALL_BYTES ? share : SMALL_BYTES;
+}
+
+/* Begins what will be wanted next: a piece of each row, and some ahead of it. The lock is
+ * held. */
+static void plan_places(struct remote *remote)
+{
+    unsigned most = remote->places.n_rows + n_ahead(remote);
+    stg_places_divide(&remote->places, piece_bytes(remote), remote->turn);
+    while (remote->n < most && n_asked(remote) < remote->most_ranges) {
+        struct stg_piece *next = stg_places_next(&remote->places);
+        if (next == NULL || next->begin >= remote->version.size)
+            return;
+        if (find(remote, next->begin) != NULL)
+            next->is_begun = true;
+        else if (begin_range(remote, next->begin, 0, true, NULL) < 0)
+            return;
+    }
+}
+
+/* A reader that is at an offset has passed what was of no piece; and if it is at a piece,
+ * those before it in its row, and all turns before its own. */
+static bool is_passed(const struct range *range, uint64_t offset,
+                      const struct stg_piece *at)
+{
+    if (range->turn == 0)
+        return offset < range->begin || offset >= range->end;
+    return at != NULL &&
+           (range->turn < at->turn || (range->turn == at->turn && range->row == at->row &&
+                                       range->end <= at->begin));
 }
 
 static void note_delay(struct remote *remote, struct stg_fetch *fetch)
@@ -220,22 +304,44 @@ static void drop_taken(struct remote *remote, uint64_t offset, uint64_t bytes)
     }
 }
 
+static void drop_passed(struct remote *remote, uint64_t offset)
+{
+    struct stg_piece *at = stg_places_find(&remote->places, offset);
+    if (at != NULL)
+        at->is_read = true;
+    if (at != NULL && at->turn > remote->turn)
+        remote->turn = at->turn;
+    for (unsigned i = 0; i < remote->n;) {
+        struct range *range = &remote->ranges[i];
+        if (!is_passed(range, offset, at)) {
+            i++;
+            continue;
+        }
+        note_delay(remote, range->fetch);
+        drop(remote, range);
+    }
+}
+
 /* ---- the source ---- */
 
 /* The range that has the byte at offset; its chunk and fetch with references. */
-static int take_range(struct remote *remote, uint64_t offset, struct range *ret,
-                      struct stg_err *err)
+static int take_range(struct remote *remote, uint64_t offset, uint64_t wanted,
+                      struct range *ret, struct stg_err *err)
 {
     int rc = 0;
     pthread_mutex_lock(&remote->lock);
+    if (remote->identity.in_places)
+        plan_places(remote);
     if (find(remote, offset) == NULL)
-        rc = begin_range(remote, offset, false, err);
+        rc = begin_range(remote, offset, wanted > LEAST_BYTES ? wanted : LEAST_BYTES,
+                         false, err);
     if (rc == 0) {
         *ret = *find(remote, offset);
         stg_chunk_ref(ret->chunk);
         if (ret->fetch != NULL)
             stg_fetch_ref(ret->fetch);
-        plan_ahead(remote, ret->end);
+        if (!remote->identity.in_places)
+            plan_ahead(remote, ret->end);
     }
     pthread_mutex_unlock(&remote->lock);
     return rc;
@@ -246,7 +352,7 @@ static int64_t read_part(struct remote *remote, uint64_t offset, char *buf,
                          uint64_t bytes, struct stg_err *err)
 {
     struct range range = {0};
-    int rc = take_range(remote, offset, &range, err);
+    int rc = take_range(remote, offset, bytes, &range, err);
     if (rc < 0)
         return rc;
     if (bytes > range.end - offset)
@@ -331,7 +437,10 @@ int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,
         return n;
     }
     pthread_mutex_lock(&remote->lock);
-    drop_taken(remote, offset, bytes);
+    if (remote->identity.in_places && n > 0)
+        drop_passed(remote, offset + bytes - 1);
+    else
+        drop_taken(remote, offset, bytes);
     remote->last_ns = stg_now_ns();
     pthread_mutex_unlock(&remote->lock);
     return n;
@@ -341,8 +450,10 @@ void stg_remote_will_need(struct stg_source *source, uint64_t offset, uint64_t b
 {
     struct remote *remote = (struct remote *)source;
     pthread_mutex_lock(&remote->lock);
-    if (offset < remote->version.size && find(remote, offset) == NULL)
-        begin_range(remote, offset, true, NULL);
+    if (remote->identity.in_places)
+        stg_places_announce(&remote->places, offset, offset + bytes);
+    else if (offset < remote->version.size && find(remote, offset) == NULL)
+        begin_range(remote, offset, 0, true, NULL);
     pthread_mutex_unlock(&remote->lock);
 }
 
@@ -373,6 +484,8 @@ void stg_remote_close(struct stg_source *source)
         return;
     while (remote->n > 0)
         drop(remote, &remote->ranges[0]);
+    stg_places_finish(&remote->places);
+    free(remote->ranges);
     stg_object_unref(remote->object);
     stg_object_unref(remote->probe.object);
     stg_quota_unref(remote->quota);
@@ -389,7 +502,7 @@ static int ask(struct remote *remote, struct stg_err *err)
     if (stg_disk_version(remote->object->url, &remote->cached) &&
         remote->cached.etag[0] == '\0')
         remote->cached.known = false;
-    int rc = begin_range(remote, 0, false, err);
+    int rc = begin_range(remote, 0, 1, false, err);
     if (rc < 0)
         return rc;
     struct range *range = &remote->ranges[0];
@@ -399,13 +512,16 @@ static int ask(struct remote *remote, struct stg_err *err)
     bool was_cached = remote->cached.known;
     remote->cached.known = false;
     remote->version = *stg_fetch_version(range->fetch);
-    if (stg_fetch_is_cached(range->fetch)) {
+    bool is_cached = stg_fetch_is_cached(range->fetch);
+    if (is_cached || remote->identity.in_places) {
+        range->is_whole = false;
         drop(remote, range);
-        return 0;
     }
+    if (is_cached)
+        return 0;
     if (!was_cached || strcmp(remote->cached.etag, remote->version.etag) != 0)
         stg_disk_put_version(remote->object->url, &remote->version);
-    if (range->end > remote->version.size)
+    if (remote->n > 0 && range->end > remote->version.size)
         range->end = remote->version.size;
     return 0;
 }
@@ -418,12 +534,15 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
     struct stg_remote_settings settings;
     struct stg_quota *quota = stg_fetchers_quota();
     struct remote *remote = calloc(1, sizeof(*remote));
-    if (remote == NULL || quota == NULL) {
+    unsigned max_ranges = identity->in_places ? MAX_PLACES : MAX_RANGES;
+    struct range *ranges = calloc(max_ranges, sizeof(*ranges));
+    if (remote == NULL || quota == NULL || ranges == NULL) {
         int rc =
             stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", object->shown);
         stg_object_unref(object);
         stg_quota_unref(quota);
         free(remote);
+        free(ranges);
         return rc;
     }
     stg_fetchers_settings(&settings);
@@ -431,6 +550,8 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
     remote->object = object;
     remote->identity = *identity;
     remote->quota = quota;
+    remote->ranges = ranges;
+    remote->max_ranges = max_ranges;
     remote->range_bytes = settings.range_bytes;
     remote->most_ranges = settings.ranges_per_file;
     pthread_mutex_init(&remote->lock, NULL);

@@ -132,6 +132,102 @@ static void an_object_has_a_record_index(void)
     stg_test_server_stop();
 }
 
+/* ---- columns ---- */
+
+static const char *make_parquet(const char *options)
+{
+    static char path[4096];
+    char command[9000];
+    snprintf(path, sizeof(path), "%s", stg_test_path("columns.parquet"));
+    snprintf(command, sizeof(command), "python3 %s/../../data/make_parquet.py %s %s",
+             getenv("STG_REMOTE_SERVERS"), path, options);
+    CHECK_INT(system(command), 0);
+    return path;
+}
+
+/* Sums over the requests so far: their number, and the bytes of their ranges. */
+static uint64_t count_requests(uint64_t *ret_bytes)
+{
+    char *log = stg_test_server_log();
+    uint64_t n = 0;
+    *ret_bytes = 0;
+    for (const char *at = log; (at = strstr(at, "bytes=")) != NULL; n++) {
+        char *dash;
+        at += strlen("bytes=");
+        uint64_t begin = strtoull(at, &dash, 10);
+        *ret_bytes += strtoull(dash + 1, NULL, 10) - begin + 1;
+    }
+    free(log);
+    return n;
+}
+
+static void check_columns(const char *options, const char *columns, const char *query,
+                          uint64_t *ret_n, uint64_t *ret_bytes)
+{
+    const char *path = make_parquet(options);
+    char step[512];
+    uint64_t n_before, bytes_before;
+    snprintf(step, sizeof(step), "parquet: {columns: {%s}}", columns);
+    char *want = render(step, path);
+    n_before = count_requests(&bytes_before);
+    char *got = render(step, stg_test_server_url("/file%s%s", path, query));
+    *ret_n = count_requests(ret_bytes) - n_before;
+    *ret_bytes -= bytes_before;
+    CHECK(strlen(want) > 10000);
+    if (strcmp(got, want) != 0)
+        FAIL("%s: %s", options, columns);
+    free(want);
+    free(got);
+}
+
+/* A chunk of 40000 values is two pieces. Beside them come one byte, which says what the
+ * object is, and 64 KiB of its end. */
+static void only_the_columns_that_are_wanted_come_from_another_machine(void)
+{
+    uint64_t n, bytes, chunk = 40000 * 8;
+    start();
+    check_columns("--columns 6 --groups 3 --rows 40000", "c1: int64, c4: int64", "", &n,
+                  &bytes);
+    CHECK(bytes > 6 * chunk && bytes < 6 * chunk + 80000);
+    CHECK_INT(n, 2 + 3 * 2 * 2);
+    stg_test_server_stop();
+}
+
+/* Chunks of 8 KB that lie within 64 KiB come together. */
+static void small_columns_that_are_close_together_are_one_request(void)
+{
+    uint64_t n, bytes;
+    start();
+    check_columns("--columns 5 --groups 8 --rows 1000",
+                  "c0: int64, c1: int64, c3: int64, c4: int64", "", &n, &bytes);
+    CHECK_INT(n, 2 + 8);
+    stg_test_server_stop();
+}
+
+static void columns_survive_connections_that_break(void)
+{
+    uint64_t n, bytes;
+    start();
+    check_columns("--columns 5 --groups 3 --rows 10000", "c1: int64, c3: int64",
+                  "?reset=50000&times=9", &n, &bytes);
+    CHECK(n > 2 + 3 * 2);
+    stg_test_server_stop();
+}
+
+/* Of eight ranges of memory, for forty columns of several pieces. */
+static void more_columns_than_there_is_memory_ahead_for_are_read_still(void)
+{
+    uint64_t n, bytes;
+    char columns[512] = "";
+    start();
+    for (int c = 0; c < 40; c++)
+        sprintf(columns + strlen(columns), "%sc%d: int64", c > 0 ? ", " : "", c);
+    check_columns("--columns 40 --groups 2 --rows 20000 --page-rows 500", columns, "", &n,
+                  &bytes);
+    CHECK(bytes < 40 * 2 * 20000 * 8 * 5 / 4);
+    stg_test_server_stop();
+}
+
 static void an_object_that_is_lost_costs_no_other(void)
 {
     char text[8192];
@@ -204,6 +300,10 @@ static void a_pipeline_that_is_stopped_waits_for_no_server(void)
 static const struct stg_test tests[] = {
     TEST_SLOW(every_reader_reads_the_same_from_another_machine, 60),
     TEST_SLOW(an_object_has_a_record_index, 60),
+    TEST_SLOW(only_the_columns_that_are_wanted_come_from_another_machine, 60),
+    TEST_SLOW(small_columns_that_are_close_together_are_one_request, 60),
+    TEST_SLOW(columns_survive_connections_that_break, 60),
+    TEST_SLOW(more_columns_than_there_is_memory_ahead_for_are_read_still, 60),
     TEST_SLOW(an_object_that_is_lost_costs_no_other, 60),
     TEST_SLOW(a_pipeline_that_is_stopped_waits_for_no_server, 60),
 };

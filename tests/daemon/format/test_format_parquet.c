@@ -324,22 +324,6 @@ static void a_file_without_a_column_of_lists_has_defaults(void)
                "- take: {count: 1}\n", "[] [7 7] [] [0] [[8] [8]]\n", "no lists");
 }
 
-static void a_file_on_another_machine_is_refused(void)
-{
-    struct stg_dataset_env env = stg_test_env();
-    struct stg_pipeline_spec *spec;
-    struct stg_block *block;
-    struct stg_err err = {0};
-    struct stg_dataset *dataset = stg_test_open_text(
-        "dataset: [{files: {pattern: \"http://127.0.0.1/a.parquet\"}}, "
-        "{parquet: {columns: {id: int64}}}]",
-        &env, &spec);
-    CHECK_INT(stg_dataset_next(dataset, &block, &err), -STAGER_UNIMPLEMENTED);
-    CHECK_CONTAINS(err.text, "parquet reads local files only");
-    stg_dataset_destroy(dataset);
-    stg_pipeline_spec_destroy(spec);
-}
-
 /* A page that the dataset has no room for costs its rows; the error has the setting. */
 static void a_page_that_does_not_fit_the_memory_is_an_error_with_advice(void)
 {
@@ -515,7 +499,6 @@ static const struct stg_test tests[] = {
     TEST(batches_of_lists_are_values_and_row_splits),
     TEST(a_list_that_cannot_be_had_costs_its_row),
     TEST(a_file_without_a_column_of_lists_has_defaults),
-    TEST(a_file_on_another_machine_is_refused),
     TEST(a_page_that_does_not_fit_the_memory_is_an_error_with_advice),
     TEST(a_null_without_a_default_names_its_row),
     TEST(options_that_cannot_be_right_are_refused),
