@@ -107,12 +107,14 @@ class Same(case.Case):
         inner = Type("list<element: float>", value_type="float")
 
         class Schema:
-            names = ["ids", "point", "words"]
+            names = ["ids", "point", "words", "kind"]
             types = [Type("list<element: list<element: float>>", value_type=inner),
                      Type("fixed_size_list<element: double>[3]", value_type="double", list_size=3),
-                     Type("map<string, list<element: float>>", key_type="string", item_type=inner)]
+                     Type("map<string, list<element: float>>", key_type="string", item_type=inner),
+                     Type("dictionary<values=string, indices=int8, ordered=0>", value_type="string")]
         text = stager.parquet("/x", Schema, shapes={"ids": [None, 4]}).yaml()
-        self.assertIn('"columns": {"ids": "float32", "point": "float64", "words/key": "string", "words/value": "float32"}', text)
+        self.assertIn('"columns": {"ids": "float32", "point": "float64", "words/key": "string", "words/value": "float32", '
+                      '"kind": "string"}', text)
         self.assertIn('"shapes": {"ids": [null, 4], "point": [3], "words/key": [null], "words/value": [null, null]}', text)
 
     def test_columns_of_arrow_files_are_components(self):

@@ -109,6 +109,8 @@ def _arrow_columns(step: str, name: str, kind: Any,
     elif word == "map" and len(shape) < 2:
         yield from _arrow_columns(step, f"{name}/key", kind.key_type, [*shape, None])
         yield from _arrow_columns(step, f"{name}/value", kind.item_type, [*shape, None])
+    elif word == "dictionary":
+        yield from _arrow_columns(step, name, kind.value_type, shape)
     elif word in _ARROW or re.match(r"u?int\d+$", word):
         yield name, _ARROW.get(word, word), shape
     else:
@@ -273,8 +275,8 @@ class Dataset:
     def arrow(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
               shapes: Optional[Dict[str, Any]] = None) -> Dataset:
         """The rows of Arrow files, in the file format (Feather 2) or the stream format. columns: as of `parquet`; a schema
-        of pyarrow is `pyarrow.ipc.open_file(file).schema`. defaults: by name, what stands for a null. shapes: by name,
-        [768] of lists that all have so many numbers."""
+        of pyarrow is `pyarrow.ipc.open_file(file).schema`. defaults: by name, what stands for a null. shapes: of
+        columns of lists, {"ids": [None], "embedding": [768]}."""
         return self._with("arrow", _arguments("arrow", (), {**_columns("arrow", columns, shapes), "defaults": defaults}))
 
     # ---- steps with readers or other datasets ----

@@ -24,7 +24,8 @@ struct file_count {
 
 struct arrow {
     struct stg_iter iter;
-    struct stg_arrow_column *columns; /* n, as are wants and cursors */
+    struct stg_declared_column *declared; /* n, as are columns, wants and cursors */
+    struct stg_arrow_column *columns;
     struct stg_arrow_want *wants;
     struct stg_arrow_cursor *cursors;
     uint32_t n;
@@ -59,26 +60,13 @@ static int out_of_memory(const struct arrow *p, struct stg_err *err)
 static int arrow_infer(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
 {
-    size_t n = 0;
     int rc = stg_reader_check(step, in, err);
     if (rc == 0 && !stg_arrow_is_built)
         rc =
             stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
                          "this stagerd was built without flatbuffers, and reads no Arrow "
                          "files");
-    if (rc == 0)
-        rc = stg_columns_count(step, &n, err);
-    if (rc == 0)
-        rc = stg_schema_create(bump, n, ret, err);
-    if (rc < 0)
-        return rc;
-    struct stg_declared_column *columns = stg_bump_alloc(bump, n * sizeof(*columns));
-    if (columns == NULL)
-        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
-    rc = stg_columns_read(step, columns, err);
-    if (rc == 0)
-        stg_columns_infer(columns, n, ret->components);
-    return rc;
+    return rc == 0 ? stg_columns_infer(step, bump, ret, err) : rc;
 }
 
 /* ---- files ---- */
@@ -283,21 +271,41 @@ static int go(struct arrow *p, uint64_t want, struct stg_err *err)
     return rc;
 }
 
+/* What column c shows of the next n rows. */
+static struct stg_column_view view_of(const struct arrow *p, uint32_t c, uint64_t n)
+{
+    const struct stg_arrow_cursor *cursor = &p->cursors[c];
+    return (struct stg_column_view){.column = &p->declared[c],
+                                    .rows = &cursor->lists.rows,
+                                    .at = p->in_batch - cursor->first,
+                                    .n = n};
+}
+
+/* Returns how many of n rows of a column are no error, and of one shape, from row `at` of
+ * those that its cursor is at. */
+static uint64_t count_alike(const struct stg_arrow_cursor *cursor, uint64_t at,
+                            uint64_t n)
+{
+    const uint8_t *state = cursor->values.state;
+    uint64_t i = 0;
+    if (cursor->lost.code != 0)
+        return 0;
+    if (cursor->column->want.n_lists > 0)
+        return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape, at, n);
+    while (state != NULL && i < n && state[at + i] == STG_ARROW_GOOD)
+        i++;
+    return state != NULL ? i : n;
+}
+
 /* Returns how many of the next `want` rows can be had in one block; 0: the first of them
  * cannot, because of column *ret. */
 static uint64_t count_good(const struct arrow *p, uint64_t want, uint32_t *ret)
 {
     for (uint32_t c = 0; c < p->n && want > 0; c++) {
         const struct stg_arrow_cursor *cursor = &p->cursors[c];
-        const uint8_t *state = cursor->values.state;
-        uint64_t at = p->in_batch - cursor->first, left = cursor->n - at, n = 0;
+        uint64_t at = p->in_batch - cursor->first, left = cursor->n - at;
+        want = count_alike(cursor, at, want < left ? want : left);
         *ret = c;
-        if (cursor->lost.code != 0)
-            return 0;
-        want = want < left ? want : left;
-        while (state != NULL && n < want && state[at + n] == STG_ARROW_GOOD)
-            n++;
-        want = state != NULL ? n : want;
     }
     return want;
 }
@@ -305,55 +313,68 @@ static uint64_t count_good(const struct arrow *p, uint64_t want, uint32_t *ret)
 static const char *reason_of(uint8_t state)
 {
     switch (state) {
-    case STG_ARROW_IS_NULL:
-        return "the value is null, and the step has no default for it";
     case STG_ARROW_BAD_INDEX: return "its index is out of the range of its dictionary";
     case STG_ARROW_TOO_LARGE: return "the decimal is out of the range of int64";
     default: return "an offset of its string is out of range";
     }
 }
 
+/* Why a row that was read cannot be had. */
+static void explain(const struct arrow *p, uint32_t c, struct stg_err *ret)
+{
+    const struct stg_arrow_cursor *cursor = &p->cursors[c];
+    struct stg_column_view view = view_of(p, c, 1);
+    bool is_list = cursor->column->want.n_lists > 0;
+    uint8_t state = is_list ? view.rows->bad[view.at] : cursor->values.state[view.at];
+    if (state == STG_ARROW_GOOD || state == STG_ARROW_IS_NULL)
+        stg_column_explain(&view, ret);
+    else
+        stg_err(ret,
+                state == STG_ARROW_TOO_LARGE ? -STAGER_INVALID_ARGUMENT
+                                             : -STAGER_DATA_LOSS,
+                "%s", reason_of(state));
+    stg_err_prefix(ret, ret->code,
+                   "column %.256s, record batch %" PRIu32 " at offset %" PRIu64,
+                   cursor->column->want.name, cursor->batch,
+                   p->file->batches[cursor->batch].piece.at);
+}
+
 /* The next row is an error item. */
 static int make_bad(struct arrow *p, uint32_t c, struct stg_block **ret,
                     struct stg_err *err)
 {
-    const struct stg_arrow_cursor *cursor = &p->cursors[c];
-    struct stg_err why = cursor->lost;
-    if (why.code == 0) {
-        uint8_t state = cursor->values.state[p->in_batch - cursor->first];
-        bool is_damage = state == STG_ARROW_BAD_OFFSET || state == STG_ARROW_BAD_INDEX;
-        stg_err(&why, is_damage ? -STAGER_DATA_LOSS : -STAGER_INVALID_ARGUMENT,
-                "column %.256s, record batch %" PRIu32 ": %s", cursor->column->want.name,
-                cursor->batch, reason_of(state));
-    }
+    struct stg_err why = p->cursors[c].lost;
+    if (why.code == 0)
+        explain(p, c, &why);
     stg_err_prefix(&why, why.code, "%s: row %" PRIu64, shown(p), p->row);
     p->row++;
     return stg_block_create_error(p->iter.dataset->quota, &why, p->epoch, ret, err);
 }
 
-static void show(const struct arrow *p, uint32_t c, int64_t n, struct stg_tensor *tensor,
-                 struct stg_chunk **held, uint32_t *n_held)
+/* Returns behind the components of the column. */
+static struct stg_tensor *show(const struct arrow *p, uint32_t c, uint64_t n,
+                               struct stg_block *block, struct stg_tensor *tensor,
+                               struct stg_chunk **held, uint32_t *n_held)
 {
     const struct stg_arrow_values *values = &p->cursors[c].values;
-    const struct stg_arrow_want *want = &p->columns[c].want;
-    uint64_t at = p->in_batch - p->cursors[c].first;
-    *tensor = (struct stg_tensor){.dtype = want->dtype, .ndim = 1, .shape = {n}};
-    if (want->size > 0)
-        tensor->shape[tensor->ndim++] = want->size;
-    if (want->dtype == STAGER_STRING) {
+    struct stg_column_view view = view_of(p, c, n);
+    uint64_t first, n_values;
+    struct stg_tensor *ret = stg_column_show(&view, block, tensor, &first, &n_values);
+    if (tensor->dtype == STAGER_STRING) {
         tensor->data = values->base;
         tensor->data_bytes = values->base_bytes + p->columns[c].text_bytes;
-        tensor->begin = values->begin + at;
-        tensor->end = values->end + at;
+        tensor->begin = values->begin + first;
+        tensor->end = values->end + first;
     } else {
-        uint64_t bytes = stg_dtype_bytes(want->dtype) * (want->size > 0 ? want->size : 1);
-        tensor->data = values->fixed + at * bytes;
-        tensor->data_bytes = (uint64_t)n * bytes;
+        unsigned width = stg_dtype_bytes(tensor->dtype);
+        tensor->data = values->fixed + first * width;
+        tensor->data_bytes = n_values * width;
     }
     if (values->values != NULL)
         held[(*n_held)++] = values->values;
     if (values->data != NULL)
         held[(*n_held)++] = values->data;
+    return ret;
 }
 
 static int make_block(struct arrow *p, uint64_t n, struct stg_block **ret,
@@ -363,9 +384,13 @@ static int make_block(struct arrow *p, uint64_t n, struct stg_block **ret,
     struct stg_chunk **held;
     uint64_t held_bytes = 2 * (uint64_t)p->n * sizeof(*held);
     uint64_t rows_bytes = n * sizeof(struct stg_provenance);
+    uint64_t bytes = stg_block_room(rows_bytes) + 2 * stg_block_room(held_bytes);
     uint32_t n_held = 0;
-    int rc = stg_block_create(p->iter.dataset->quota, p->n,
-                              stg_block_room(rows_bytes) + 2 * stg_block_room(held_bytes),
+    for (uint32_t c = 0; c < p->n; c++) {
+        struct stg_column_view view = view_of(p, c, n);
+        bytes += stg_column_splits_room(&view);
+    }
+    int rc = stg_block_create(p->iter.dataset->quota, (uint32_t)p->iter.schema->n, bytes,
                               NULL, "a block of rows", &block, err);
     if (rc < 0)
         return stg_step_prefix(p->iter.step, rc, err);
@@ -375,8 +400,9 @@ static int make_block(struct arrow *p, uint64_t n, struct stg_block **ret,
         rows[i] = (struct stg_provenance){
             .file = p->index, .offset = offset, .record = p->row + i};
     held = stg_block_carve(block, held_bytes);
+    struct stg_tensor *tensor = block->tensors;
     for (uint32_t c = 0; c < p->n; c++)
-        show(p, c, (int64_t)n, &block->tensors[c], held, &n_held);
+        tensor = show(p, c, n, block, tensor, held, &n_held);
     stg_block_hold(block, held, n_held);
     block->rows = rows;
     block->n_records = block->n_rows = (int64_t)n;
@@ -660,17 +686,19 @@ static const struct stg_iter_impl arrow_impl = {.next = arrow_next,
                                                 .count = arrow_count,
                                                 .seek = arrow_seek};
 
-static void declare(struct arrow *p, const struct stg_declared_column *from)
+static void declare(struct arrow *p)
 {
     for (uint32_t c = 0; c < p->n; c++) {
-        p->wants[c] = (struct stg_arrow_want){.name = from[c].name,
-                                              .dtype = from[c].dtype,
-                                              .size = from[c].size,
-                                              .may_lack = from[c].has_default};
+        const struct stg_declared_column *from = &p->declared[c];
+        p->wants[c] = (struct stg_arrow_want){.name = from->name,
+                                              .dtype = from->dtype,
+                                              .n_lists = from->n_lists,
+                                              .may_lack = from->has_default};
         p->columns[c] = (struct stg_arrow_column){.want = p->wants[c],
-                                                  .value = from[c].value,
-                                                  .text = from[c].text,
-                                                  .text_bytes = from[c].text_bytes};
+                                                  .value = from->value,
+                                                  .text = from->text,
+                                                  .text_bytes = from->text_bytes};
+        memcpy(p->columns[c].shape, from->shape, sizeof(from->shape));
         p->cursors[c].reading = &p->reading;
         p->cursors[c].column = &p->columns[c];
     }
@@ -679,15 +707,16 @@ static void declare(struct arrow *p, const struct stg_declared_column *from)
 static int create_columns(struct arrow *p, struct stg_err *err)
 {
     struct stg_bump *bump = &p->iter.dataset->bump;
-    struct stg_declared_column *declared = stg_bump_alloc(bump, p->n * sizeof(*declared));
+    p->declared = stg_bump_alloc(bump, p->n * sizeof(*p->declared));
     p->columns = stg_bump_alloc(bump, p->n * sizeof(*p->columns));
     p->wants = stg_bump_alloc(bump, p->n * sizeof(*p->wants));
     p->cursors = calloc(p->n, sizeof(*p->cursors));
-    if (declared == NULL || p->columns == NULL || p->wants == NULL || p->cursors == NULL)
+    if (p->declared == NULL || p->columns == NULL || p->wants == NULL ||
+        p->cursors == NULL)
         return out_of_memory(p, err);
-    int rc = stg_columns_read(p->iter.step, declared, err);
+    int rc = stg_columns_read(p->iter.step, p->declared, err);
     if (rc == 0)
-        declare(p, declared);
+        declare(p);
     return rc;
 }
 
@@ -699,13 +728,16 @@ static int arrow_create(struct stg_dataset *dataset, const struct stg_step *step
         stg_iter_create(sizeof(*p), &arrow_impl, dataset, step, schema, input, err);
     if (p == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    p->n = (uint32_t)schema->n;
+    size_t n = 0;
+    int rc = stg_columns_count(step, &n, err);
+    p->n = (uint32_t)n;
     p->batch = NO_BATCH;
     p->reading.quota = p->reading.codecs.quota = dataset->quota;
     p->names.input = input;
     p->names.step = step;
     p->names.identity = &dataset->identity;
-    int rc = create_columns(p, err);
+    if (rc == 0)
+        rc = create_columns(p, err);
     if (rc < 0) {
         arrow_destroy(&p->iter);
         return rc;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/sources/columns.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/base/element.h"
@@ -9,7 +11,7 @@
 #define DEFAULTS "defaults/"
 #define SHAPES "shapes/"
 #define MAX_COLUMNS 4096
-#define MAX_SIZE (1 << 24)
+#define MAX_DIMENSION 65536
 
 /* The column that an attribute "columns/NAME" declares; NULL: another attribute. */
 static const char *column_of(const struct stg_attr *attr)
@@ -86,20 +88,29 @@ static int read_default(const struct stg_step *step, struct stg_declared_column 
     return rc;
 }
 
+static bool is_dimension(const struct stg_value *value)
+{
+    return value->kind == STG_VALUE_NULL ||
+           (value->kind == STG_VALUE_INT &&
+            (value->i == -1 || (value->i > 0 && value->i <= MAX_DIMENSION)));
+}
+
 static int read_shape(const struct stg_step *step, struct stg_declared_column *column,
                       struct stg_err *err)
 {
     const struct stg_attr *attr = attr_of(step, SHAPES, column->name);
-    if (attr == NULL)
-        return 0;
-    const struct stg_value *value = attr->values;
-    bool is_one = attr->ndim == 1 && attr->n_values == 1 && value->kind == STG_VALUE_INT;
-    if (!is_one || value->i < 1 || value->i > MAX_SIZE || column->dtype == STAGER_STRING)
+    bool ok = attr == NULL || (attr->ndim == 1 && attr->n_values <= STG_MAX_LISTS);
+    for (size_t d = 0; ok && attr != NULL && d < attr->n_values; d++) {
+        const struct stg_value *value = &attr->values[d];
+        ok = is_dimension(value);
+        column->shape[d] = value->kind == STG_VALUE_INT ? value->i : -1;
+    }
+    if (!ok)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "shapes: that of %s must be a list of one dimension from 1 "
-                            "to %d, of numbers",
-                            column->name, MAX_SIZE);
-    column->size = (uint32_t)value->i;
+                            "shapes: that of %s must be a list of at most %d dimensions "
+                            "from 1 to %d, with null or -1 for lists of any length",
+                            column->name, STG_MAX_LISTS, MAX_DIMENSION);
+    column->n_lists = attr != NULL ? (unsigned)attr->n_values : 0;
     return 0;
 }
 
@@ -133,15 +144,171 @@ int stg_columns_read(const struct stg_step *step, struct stg_declared_column *re
     return rc;
 }
 
-void stg_columns_infer(const struct stg_declared_column *columns, size_t n,
-                       struct stg_component *ret)
+/* ---- components ---- */
+
+/* Lists of lists that vary in length are values and row_splits. */
+static bool is_pair(const struct stg_declared_column *column)
 {
+    return column->n_lists == 2 && column->shape[1] < 0;
+}
+
+static const char *part_name(struct stg_bump *bump, const char *name, const char *part)
+{
+    size_t bytes = strlen(name) + strlen(part) + 1;
+    char *ret = stg_bump_alloc(bump, bytes);
+    if (ret != NULL)
+        snprintf(ret, bytes, "%s%s", name, part);
+    return ret;
+}
+
+static bool infer_pair(const struct stg_declared_column *column, struct stg_bump *bump,
+                       struct stg_component *values, struct stg_component *splits)
+{
+    int64_t n = column->shape[0];
+    *values = (struct stg_component){.name = part_name(bump, column->name, "/values"),
+                                     .dtype = column->dtype,
+                                     .ndim = 1,
+                                     .shape = {-1}};
+    *splits = (struct stg_component){.name = part_name(bump, column->name, "/row_splits"),
+                                     .dtype = STAGER_INT64,
+                                     .ndim = 1,
+                                     .shape = {n < 0 ? -1 : n + 1},
+                                     .part = STG_PART_ROW_SPLITS};
+    return values->name != NULL && splits->name != NULL;
+}
+
+static bool infer_columns(const struct stg_declared_column *columns, size_t n,
+                          struct stg_bump *bump, struct stg_component *to)
+{
+    bool ok = true;
     for (size_t c = 0; c < n; c++) {
-        ret[c] =
-            (struct stg_component){.name = columns[c].name, .dtype = columns[c].dtype};
-        if (columns[c].size > 0) {
-            ret[c].ndim = 1;
-            ret[c].shape[0] = columns[c].size;
+        const struct stg_declared_column *column = &columns[c];
+        if (is_pair(column)) {
+            ok &= infer_pair(column, bump, to, to + 1);
+            to += 2;
+            continue;
         }
+        *to = (struct stg_component){
+            .name = column->name, .dtype = column->dtype, .ndim = (int)column->n_lists};
+        memcpy(to->shape, column->shape, column->n_lists * sizeof(to->shape[0]));
+        to++;
     }
+    return ok;
+}
+
+static int out_of_memory(const struct stg_step *step, struct stg_err *err)
+{
+    return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+}
+
+int stg_columns_infer(const struct stg_step *step, struct stg_bump *bump,
+                      struct stg_schema *ret, struct stg_err *err)
+{
+    size_t n = 0;
+    int rc = stg_columns_count(step, &n, err);
+    if (rc < 0)
+        return rc;
+    struct stg_declared_column *columns = stg_bump_alloc(bump, n * sizeof(*columns));
+    if (columns == NULL)
+        return out_of_memory(step, err);
+    rc = stg_columns_read(step, columns, err);
+    size_t n_components = n;
+    for (size_t c = 0; rc == 0 && c < n; c++)
+        n_components += is_pair(&columns[c]);
+    if (rc == 0)
+        rc = stg_schema_create(bump, n_components, ret, err);
+    if (rc == 0 && !infer_columns(columns, n, bump, ret->components))
+        rc = out_of_memory(step, err);
+    return rc;
+}
+
+/* ---- rows ---- */
+
+uint64_t stg_column_splits_room(const struct stg_column_view *view)
+{
+    if (!is_pair(view->column))
+        return 0;
+    const int64_t *first = view->rows->first + view->at;
+    return stg_block_room(view->n * ((uint64_t)(first[1] - first[0]) + 1) *
+                          sizeof(int64_t));
+}
+
+/* The row_splits of rows that have as many lists each. */
+static void show_splits(const struct stg_column_view *view, struct stg_block *block,
+                        struct stg_tensor *tensor)
+{
+    const struct stg_list_rows *rows = view->rows;
+    int64_t n = (int64_t)view->n;
+    int64_t n_lists = rows->first[view->at + 1] - rows->first[view->at];
+    uint64_t bytes = (uint64_t)(n * (n_lists + 1)) * sizeof(int64_t);
+    int64_t *to = stg_block_carve(block, bytes);
+    *tensor = (struct stg_tensor){.dtype = STAGER_INT64,
+                                  .ndim = 2,
+                                  .shape = {n, n_lists + 1},
+                                  .data = to,
+                                  .data_bytes = bytes};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t *inner = rows->inner + rows->first[view->at + (uint64_t)i];
+        for (int64_t k = 0; k <= n_lists; k++)
+            *to++ = inner[k] - inner[0];
+    }
+}
+
+/* The shape of rows that are alike. Returns the number of values. */
+static uint64_t set_shape(const struct stg_column_view *view, int64_t first,
+                          struct stg_tensor *tensor)
+{
+    const struct stg_declared_column *column = view->column;
+    bool is_dense = column->n_lists == 2 && !is_pair(column);
+    int64_t n_values = stg_list_value_of(view->rows, view->at + 1) - first;
+    tensor->shape[tensor->ndim++] = is_dense ? n_values / column->shape[1] : n_values;
+    if (is_dense)
+        tensor->shape[tensor->ndim++] = column->shape[1];
+    return view->n * (uint64_t)n_values;
+}
+
+struct stg_tensor *stg_column_show(const struct stg_column_view *view,
+                                   struct stg_block *block, struct stg_tensor *tensor,
+                                   uint64_t *ret_first, uint64_t *ret_n)
+{
+    *tensor = (struct stg_tensor){
+        .dtype = view->column->dtype, .ndim = 1, .shape = {(int64_t)view->n}};
+    *ret_first = view->at;
+    *ret_n = view->n;
+    if (view->column->n_lists > 0) {
+        int64_t first = stg_list_value_of(view->rows, view->at);
+        *ret_first = (uint64_t)first;
+        *ret_n = set_shape(view, first, tensor);
+    }
+    if (!is_pair(view->column))
+        return tensor + 1;
+    show_splits(view, block, tensor + 1);
+    return tensor + 2;
+}
+
+/* A row with lists that have not the declared shape. */
+static void explain_shape(const struct stg_column_view *view, struct stg_err *ret)
+{
+    const int64_t *first = view->rows->first + view->at;
+    int64_t n = view->column->shape[0];
+    if (n >= 0 && first[1] - first[0] != n)
+        stg_err(ret, -STAGER_INVALID_ARGUMENT,
+                "the list has %" PRId64 " elements, and shapes declares %" PRId64,
+                first[1] - first[0], n);
+    else
+        stg_err(ret, -STAGER_INVALID_ARGUMENT,
+                "an inner list has another number of elements than shapes declares, "
+                "%" PRId64,
+                view->column->shape[1]);
+}
+
+void stg_column_explain(const struct stg_column_view *view, struct stg_err *ret)
+{
+    bool is_list = view->column->n_lists > 0;
+    if (is_list && view->rows->bad[view->at] == 0)
+        explain_shape(view, ret);
+    else
+        stg_err(ret, -STAGER_INVALID_ARGUMENT,
+                "%s null, and the step has no default for it",
+                is_list ? "the list or an element of it is" : "the value is");
 }

@@ -6,21 +6,15 @@
  * A row that cannot be had is an error item, so that the footer has the number of each.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/sources/columns.h"
 #include "daemon/dataset/sources/names.h"
 #include "daemon/dataset/sources/reader.h"
 #include "daemon/format/parquet/cursor.h"
-#include "ops/base/element.h"
 
-#define COLUMNS "columns/"
-#define DEFAULTS "defaults/"
-#define SHAPES "shapes/"
-#define MAX_COLUMNS 4096
-#define MAX_DIMENSION 65536
 #define UNKNOWN UINT64_MAX
 #define NO_GROUP UINT32_MAX
 
@@ -31,7 +25,8 @@ struct file_count {
 
 struct parquet {
     struct stg_iter iter;
-    struct stg_parquet_column *columns; /* n, as are wants and cursors */
+    struct stg_declared_column *declared; /* n, as are columns, wants and cursors */
+    struct stg_parquet_column *columns;
     struct stg_parquet_want *wants;
     struct stg_parquet_cursor *cursors;
     uint32_t n;
@@ -64,234 +59,12 @@ static int out_of_memory(const struct parquet *p, struct stg_err *err)
 
 /* ---- options ---- */
 
-/* The column that an attribute "columns/NAME" declares; NULL: another attribute. */
-static const char *column_of(const struct stg_attr *attr)
-{
-    bool is_column = strncmp(attr->name, COLUMNS, strlen(COLUMNS)) == 0;
-    return is_column ? attr->name + strlen(COLUMNS) : NULL;
-}
-
-/* Returns the attribute "FIELD/COLUMN", or NULL. */
-static const struct stg_attr *attr_of(const struct stg_step *step, const char *field,
-                                      const char *column)
-{
-    for (size_t i = 0; i < step->n_attrs; i++) {
-        const char *name = step->attrs[i].name;
-        if (strncmp(name, field, strlen(field)) == 0 &&
-            strcmp(name + strlen(field), column) == 0)
-            return &step->attrs[i];
-    }
-    return NULL;
-}
-
-static int count_columns(const struct stg_step *step, size_t *ret, struct stg_err *err)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < step->n_attrs; i++)
-        n += column_of(&step->attrs[i]) != NULL;
-    if (n == 0 || n > MAX_COLUMNS)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "columns names %zu columns; it must map 1 to %d of them to "
-                            "their dtypes, such as {price: float32, user/id: int64}",
-                            n, MAX_COLUMNS);
-    *ret = n;
-    return 0;
-}
-
-static int read_default(const struct stg_step *step, struct stg_parquet_column *column,
-                        struct stg_err *err)
-{
-    const struct stg_attr *attr = attr_of(step, DEFAULTS, column->want.name);
-    bool is_string = column->want.dtype == STAGER_STRING;
-    if (attr == NULL)
-        return 0;
-    column->want.may_lack = true;
-    if (attr->n_values != 1 || is_string != (attr->values[0].kind == STG_VALUE_STRING))
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "the default of %s must be one %s", column->want.name,
-                            stg_dtype_name(column->want.dtype));
-    if (is_string) {
-        column->text = attr->values[0].s;
-        column->text_bytes = attr->values[0].s_bytes;
-        return 0;
-    }
-    int rc =
-        stg_literal_store(&attr->values[0], column->want.dtype, &column->value, 0, err);
-    if (rc < 0) {
-        stg_err_prefix(err, rc, "the default of %s", column->want.name);
-        stg_step_prefix(step, rc, err);
-    }
-    return rc;
-}
-
-static bool is_dimension(const struct stg_value *value)
-{
-    return value->kind == STG_VALUE_NULL ||
-           (value->kind == STG_VALUE_INT &&
-            (value->i == -1 || (value->i > 0 && value->i <= MAX_DIMENSION)));
-}
-
-static int read_shape(const struct stg_step *step, struct stg_parquet_column *column,
-                      struct stg_err *err)
-{
-    const struct stg_attr *attr = attr_of(step, SHAPES, column->want.name);
-    bool ok =
-        attr == NULL || (attr->ndim == 1 && attr->n_values <= STG_PARQUET_MAX_LISTS);
-    for (size_t d = 0; ok && attr != NULL && d < attr->n_values; d++) {
-        const struct stg_value *value = &attr->values[d];
-        ok = is_dimension(value);
-        column->shape[d] = value->kind == STG_VALUE_INT ? value->i : -1;
-    }
-    if (!ok)
-        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                            "shapes: that of %s must be a list of at most %d dimensions "
-                            "from 1 to %d, with null or -1 for lists of any length",
-                            column->want.name, STG_PARQUET_MAX_LISTS, MAX_DIMENSION);
-    column->want.n_lists = attr != NULL ? (unsigned)attr->n_values : 0;
-    return 0;
-}
-
-static int read_options(const struct stg_step *step, struct stg_parquet_column *column,
-                        struct stg_err *err)
-{
-    int rc = read_shape(step, column, err);
-    return rc == 0 ? read_default(step, column, err) : rc;
-}
-
-/* Lists of lists that vary in length are values and row_splits. */
-static bool is_pair(const struct stg_parquet_column *column)
-{
-    return column->want.n_lists == 2 && column->shape[1] < 0;
-}
-
-static int read_column(const struct stg_step *step, const struct stg_attr *attr,
-                       struct stg_parquet_column *ret, struct stg_err *err)
-{
-    bool is_name = attr->n_values == 1 && attr->ndim == 0 &&
-                   attr->values[0].kind == STG_VALUE_STRING;
-    const char *dtype = is_name ? attr->values[0].s : "";
-    *ret = (struct stg_parquet_column){
-        .want = {.name = column_of(attr), .dtype = stg_dtype_from_name(dtype)}};
-    if (ret->want.dtype == STAGER_STRING ||
-        (stg_dtype_bytes(ret->want.dtype) > 0 && ret->want.dtype != STAGER_BFLOAT16))
-        return read_options(step, ret, err);
-    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                        "columns: the dtype of %s is \"%.32s\"; it must be one such as "
-                        "float32, int64 or string",
-                        ret->want.name, dtype);
-}
-
-static bool is_column(const struct stg_step *step, const char *name)
-{
-    return attr_of(step, COLUMNS, name) != NULL;
-}
-
-/* The names of a field are those of columns. field: with a slash behind it. */
-static int check_names(const struct stg_step *step, const char *field,
-                       struct stg_err *err)
-{
-    size_t n = strlen(field);
-    for (size_t i = 0; i < step->n_attrs; i++) {
-        const char *name = step->attrs[i].name;
-        if (strncmp(name, field, n) == 0 && !is_column(step, name + n))
-            return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
-                                "%.*s: columns has no \"%.64s\"", (int)n - 1, field,
-                                name + n);
-    }
-    return 0;
-}
-
-/* n columns, in the order of the text. */
-static int read_columns(const struct stg_step *step, struct stg_parquet_column *ret,
-                        struct stg_err *err)
-{
-    size_t n = 0;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < step->n_attrs; i++) {
-        if (column_of(&step->attrs[i]) != NULL)
-            rc = read_column(step, &step->attrs[i], &ret[n++], err);
-    }
-    return rc;
-}
-
-static const char *part_name(struct stg_bump *bump, const char *name, const char *part)
-{
-    size_t bytes = strlen(name) + strlen(part) + 1;
-    char *ret = stg_bump_alloc(bump, bytes);
-    if (ret != NULL)
-        snprintf(ret, bytes, "%s%s", name, part);
-    return ret;
-}
-
-/* values and row_splits of lists of lists. */
-static bool infer_pair(const struct stg_parquet_column *column, struct stg_bump *bump,
-                       struct stg_component *values, struct stg_component *splits)
-{
-    int64_t n = column->shape[0];
-    *values =
-        (struct stg_component){.name = part_name(bump, column->want.name, "/values"),
-                               .dtype = column->want.dtype,
-                               .ndim = 1,
-                               .shape = {-1}};
-    *splits =
-        (struct stg_component){.name = part_name(bump, column->want.name, "/row_splits"),
-                               .dtype = STAGER_INT64,
-                               .ndim = 1,
-                               .shape = {n < 0 ? -1 : n + 1},
-                               .part = STG_PART_ROW_SPLITS};
-    return values->name != NULL && splits->name != NULL;
-}
-
-static bool infer_columns(const struct stg_parquet_column *columns, size_t n,
-                          struct stg_bump *bump, struct stg_component *to)
-{
-    bool ok = true;
-    for (size_t c = 0; c < n; c++) {
-        const struct stg_parquet_want *want = &columns[c].want;
-        if (is_pair(&columns[c])) {
-            ok &= infer_pair(&columns[c], bump, to, to + 1);
-            to += 2;
-            continue;
-        }
-        *to = (struct stg_component){
-            .name = want->name, .dtype = want->dtype, .ndim = (int)want->n_lists};
-        memcpy(to->shape, columns[c].shape, want->n_lists * sizeof(to->shape[0]));
-        to++;
-    }
-    return ok;
-}
-
-static int check_options(const struct stg_step *step, const struct stg_schema *in,
-                         size_t *ret, struct stg_err *err)
-{
-    int rc = stg_reader_check(step, in, err);
-    if (rc == 0)
-        rc = count_columns(step, ret, err);
-    if (rc == 0)
-        rc = check_names(step, DEFAULTS, err);
-    return rc == 0 ? check_names(step, SHAPES, err) : rc;
-}
-
 static int parquet_infer(const struct stg_step *step, const struct stg_schema *in,
                          struct stg_bump *bump, struct stg_schema *ret,
                          struct stg_err *err)
 {
-    size_t n = 0;
-    int rc = check_options(step, in, &n, err);
-    if (rc < 0)
-        return rc;
-    struct stg_parquet_column *columns = stg_bump_alloc(bump, n * sizeof(*columns));
-    if (columns == NULL)
-        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
-    rc = read_columns(step, columns, err);
-    size_t n_components = n;
-    for (size_t c = 0; rc == 0 && c < n; c++)
-        n_components += is_pair(&columns[c]);
-    if (rc == 0)
-        rc = stg_schema_create(bump, n_components, ret, err);
-    if (rc == 0 && !infer_columns(columns, n, bump, ret->components))
-        rc = stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
-    return rc;
+    int rc = stg_reader_check(step, in, err);
+    return rc == 0 ? stg_columns_infer(step, bump, ret, err) : rc;
 }
 
 /* ---- files ---- */
@@ -495,7 +268,7 @@ static uint64_t count_alike(const struct stg_parquet_cursor *cursor, uint64_t at
     if (cursor->lost.code != 0)
         return 0;
     if (cursor->column->want.n_lists > 0)
-        return stg_parquet_lists_alike(&cursor->lists, at, n);
+        return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape, at, n);
     if (cursor->values.valid == NULL)
         return n;
     const uint8_t *valid = cursor->values.valid + at;
@@ -516,47 +289,29 @@ static uint64_t count_good(const struct parquet *p, uint64_t want, uint32_t *ret
     return want;
 }
 
-/* A row with lists that have not the declared shape. */
-static void explain_shape(const struct stg_parquet_cursor *cursor, uint64_t at,
-                          struct stg_err *ret)
+/* What column c shows of the next n rows. */
+static struct stg_column_view view_of(const struct parquet *p, uint32_t c, uint64_t n)
 {
-    const int64_t *first = cursor->lists.rows.first + at;
-    int64_t n = cursor->column->shape[0];
-    if (n >= 0 && first[1] - first[0] != n)
-        stg_err(ret, -STAGER_INVALID_ARGUMENT,
-                "the list has %" PRId64 " elements, and shapes declares %" PRId64,
-                first[1] - first[0], n);
-    else
-        stg_err(ret, -STAGER_INVALID_ARGUMENT,
-                "an inner list has another number of elements than shapes declares, "
-                "%" PRId64,
-                cursor->column->shape[1]);
-}
-
-/* Why a row of a page that was read cannot be had. */
-static void explain(const struct parquet *p, const struct stg_parquet_cursor *cursor,
-                    struct stg_err *ret)
-{
-    uint64_t at = p->in_group - cursor->first;
-    bool is_list = cursor->column->want.n_lists > 0;
-    if (is_list && cursor->lists.rows.is_null[at] == 0)
-        explain_shape(cursor, at, ret);
-    else
-        stg_err(ret, -STAGER_INVALID_ARGUMENT,
-                "%s null, and the step has no default for it",
-                is_list ? "the list or an element of it is" : "the value is");
-    stg_err_prefix(ret, ret->code,
-                   "column %.256s, row group %" PRIu32 ", page at offset %" PRIu64,
-                   cursor->column->want.name, cursor->group, cursor->at);
+    const struct stg_parquet_cursor *cursor = &p->cursors[c];
+    return (struct stg_column_view){.column = &p->declared[c],
+                                    .rows = &cursor->lists.rows,
+                                    .at = p->in_group - cursor->first,
+                                    .n = n};
 }
 
 /* The next row is an error item. */
 static int make_bad(struct parquet *p, uint32_t c, struct stg_block **ret,
                     struct stg_err *err)
 {
-    struct stg_err why = p->cursors[c].lost;
-    if (why.code == 0)
-        explain(p, &p->cursors[c], &why);
+    const struct stg_parquet_cursor *cursor = &p->cursors[c];
+    struct stg_column_view view = view_of(p, c, 1);
+    struct stg_err why = cursor->lost;
+    if (why.code == 0) {
+        stg_column_explain(&view, &why);
+        stg_err_prefix(&why, why.code,
+                       "column %.256s, row group %" PRIu32 ", page at offset %" PRIu64,
+                       cursor->column->want.name, cursor->group, cursor->at);
+    }
     stg_err_prefix(&why, why.code, "%s: row %" PRIu64, shown(p), p->row);
     p->row++;
     return stg_block_create_error(p->iter.dataset->quota, &why, p->epoch, ret, err);
@@ -585,69 +340,17 @@ static void show_values(const struct stg_parquet_column *column,
         held[(*n_held)++] = values->data;
 }
 
-/* The row_splits of n rows that have as many lists each. */
-static void show_splits(const struct stg_parquet_rows *rows, uint64_t at, int64_t n,
-                        struct stg_block *block, struct stg_tensor *tensor)
-{
-    int64_t n_lists = rows->first[at + 1] - rows->first[at];
-    uint64_t bytes = (uint64_t)(n * (n_lists + 1)) * sizeof(int64_t);
-    int64_t *to = stg_block_carve(block, bytes);
-    *tensor = (struct stg_tensor){.dtype = STAGER_INT64,
-                                  .ndim = 2,
-                                  .shape = {n, n_lists + 1},
-                                  .data = to,
-                                  .data_bytes = bytes};
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t *inner = rows->inner + rows->first[at + (uint64_t)i];
-        for (int64_t k = 0; k <= n_lists; k++)
-            *to++ = inner[k] - inner[0];
-    }
-}
-
-static uint64_t splits_room(const struct parquet *p, uint32_t c, uint64_t n)
-{
-    const struct stg_parquet_rows *rows = &p->cursors[c].lists.rows;
-    uint64_t at = p->in_group - p->cursors[c].first;
-    if (!is_pair(&p->columns[c]))
-        return 0;
-    uint64_t n_lists = (uint64_t)(rows->first[at + 1] - rows->first[at]);
-    return stg_block_room(n * (n_lists + 1) * sizeof(int64_t));
-}
-
-/* The shape of rows that are alike. Returns the number of values. */
-static uint64_t set_shape(const struct stg_parquet_column *column,
-                          const struct stg_parquet_rows *rows, uint64_t at, int64_t n,
-                          struct stg_tensor *tensor)
-{
-    bool is_dense = column->want.n_lists == 2 && !is_pair(column);
-    int64_t first = stg_parquet_value_of(rows, at);
-    int64_t n_values = stg_parquet_value_of(rows, at + 1) - first;
-    tensor->shape[tensor->ndim++] = is_dense ? n_values / column->shape[1] : n_values;
-    if (is_dense)
-        tensor->shape[tensor->ndim++] = column->shape[1];
-    return (uint64_t)(n * n_values);
-}
-
 /* Returns behind the components of the column. */
-static struct stg_tensor *show(const struct parquet *p, uint32_t c, int64_t n,
+static struct stg_tensor *show(const struct parquet *p, uint32_t c, uint64_t n,
                                struct stg_block *block, struct stg_tensor *tensor,
                                struct stg_chunk **held, uint32_t *n_held)
 {
-    const struct stg_parquet_cursor *cursor = &p->cursors[c];
-    const struct stg_parquet_column *column = &p->columns[c];
-    const struct stg_parquet_rows *rows = &cursor->lists.rows;
-    uint64_t at = p->in_group - cursor->first, first = at, n_values = (uint64_t)n;
-    *tensor = (struct stg_tensor){.dtype = column->want.dtype, .ndim = 1, .shape = {n}};
-    if (column->want.n_lists > 0) {
-        n_values = set_shape(column, rows, at, n, tensor);
-        first = (uint64_t)stg_parquet_value_of(rows, at);
-    }
-    show_values(column, stg_parquet_cursor_values(cursor), first, n_values, tensor, held,
-                n_held);
-    if (!is_pair(column))
-        return tensor + 1;
-    show_splits(rows, at, n, block, tensor + 1);
-    return tensor + 2;
+    struct stg_column_view view = view_of(p, c, n);
+    uint64_t first, n_values;
+    struct stg_tensor *ret = stg_column_show(&view, block, tensor, &first, &n_values);
+    show_values(&p->columns[c], stg_parquet_cursor_values(&p->cursors[c]), first,
+                n_values, tensor, held, n_held);
+    return ret;
 }
 
 static int make_block(struct parquet *p, uint64_t n, struct stg_block **ret,
@@ -659,8 +362,10 @@ static int make_block(struct parquet *p, uint64_t n, struct stg_block **ret,
     uint64_t rows_bytes = n * sizeof(struct stg_provenance);
     uint64_t bytes = stg_block_room(rows_bytes) + 2 * stg_block_room(held_bytes);
     uint32_t n_held = 0;
-    for (uint32_t c = 0; c < p->n; c++)
-        bytes += splits_room(p, c, n);
+    for (uint32_t c = 0; c < p->n; c++) {
+        struct stg_column_view view = view_of(p, c, n);
+        bytes += stg_column_splits_room(&view);
+    }
     int rc = stg_block_create(p->iter.dataset->quota, (uint32_t)p->iter.schema->n, bytes,
                               NULL, "a block of rows", &block, err);
     if (rc < 0)
@@ -673,7 +378,7 @@ static int make_block(struct parquet *p, uint64_t n, struct stg_block **ret,
     held = stg_block_carve(block, held_bytes);
     struct stg_tensor *tensor = block->tensors;
     for (uint32_t c = 0; c < p->n; c++)
-        tensor = show(p, c, (int64_t)n, block, tensor, held, &n_held);
+        tensor = show(p, c, n, block, tensor, held, &n_held);
     stg_block_hold(block, held, n_held);
     block->rows = rows;
     block->n_records = block->n_rows = (int64_t)n;
@@ -967,20 +672,37 @@ static const struct stg_iter_impl parquet_impl = {.next = parquet_next,
                                                   .count = parquet_count,
                                                   .seek = parquet_seek};
 
-static int create_columns(struct parquet *p, struct stg_err *err)
+static void declare(struct parquet *p)
 {
-    struct stg_bump *bump = &p->iter.dataset->bump;
-    p->columns = stg_bump_alloc(bump, p->n * sizeof(*p->columns));
-    p->wants = stg_bump_alloc(bump, p->n * sizeof(*p->wants));
-    p->cursors = calloc(p->n, sizeof(*p->cursors));
-    if (p->columns == NULL || p->wants == NULL || p->cursors == NULL)
-        return out_of_memory(p, err);
-    int rc = read_columns(p->iter.step, p->columns, err);
     for (uint32_t c = 0; c < p->n; c++) {
-        p->wants[c] = p->columns[c].want;
+        const struct stg_declared_column *from = &p->declared[c];
+        p->wants[c] = (struct stg_parquet_want){.name = from->name,
+                                                .dtype = from->dtype,
+                                                .n_lists = from->n_lists,
+                                                .may_lack = from->has_default};
+        p->columns[c] = (struct stg_parquet_column){.want = p->wants[c],
+                                                    .value = from->value,
+                                                    .text = from->text,
+                                                    .text_bytes = from->text_bytes};
+        memcpy(p->columns[c].shape, from->shape, sizeof(from->shape));
         p->cursors[c].reading = &p->reading;
         p->cursors[c].column = &p->columns[c];
     }
+}
+
+static int create_columns(struct parquet *p, struct stg_err *err)
+{
+    struct stg_bump *bump = &p->iter.dataset->bump;
+    p->declared = stg_bump_alloc(bump, p->n * sizeof(*p->declared));
+    p->columns = stg_bump_alloc(bump, p->n * sizeof(*p->columns));
+    p->wants = stg_bump_alloc(bump, p->n * sizeof(*p->wants));
+    p->cursors = calloc(p->n, sizeof(*p->cursors));
+    if (p->declared == NULL || p->columns == NULL || p->wants == NULL ||
+        p->cursors == NULL)
+        return out_of_memory(p, err);
+    int rc = stg_columns_read(p->iter.step, p->declared, err);
+    if (rc == 0)
+        declare(p);
     return rc;
 }
 
@@ -993,7 +715,7 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
     if (p == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     size_t n = 0;
-    int rc = count_columns(step, &n, err);
+    int rc = stg_columns_count(step, &n, err);
     p->n = (uint32_t)n;
     p->group = NO_GROUP;
     p->reading.quota = p->reading.codecs.quota = dataset->quota;

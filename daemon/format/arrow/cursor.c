@@ -10,8 +10,10 @@
 
 static int prefix(const struct stg_arrow_cursor *cursor, int rc, struct stg_err *err)
 {
-    return stg_err_prefix(err, rc, "column %.256s, record batch %" PRIu32,
-                          cursor->column->want.name, cursor->batch);
+    return stg_err_prefix(err, rc,
+                          "column %.256s, record batch %" PRIu32 " at offset %" PRIu64,
+                          cursor->column->want.name, cursor->batch,
+                          cursor->file->batches[cursor->batch].piece.at);
 }
 
 void stg_arrow_cursor_lose(struct stg_arrow_cursor *cursor, uint64_t row,
@@ -85,7 +87,7 @@ static int read_dictionary(struct stg_arrow_cursor *cursor,
     if (rc == 1 || (rc == 0 && (!message.has_batch || message.dictionary != from->id)))
         rc = damaged(err, "the file has changed");
     if (rc == 0)
-        rc = stg_arrow_find_part(&leaf, 0, &message, &piece, &part, err);
+        rc = stg_arrow_find_part(&leaf, &message, &piece, &part, err);
     if (rc < 0)
         return rc;
     stg_arrow_inputs_init(&inputs, &part);
@@ -188,8 +190,7 @@ static int find_inputs(struct stg_arrow_cursor *cursor,
 {
     struct stg_arrow_part part;
     struct stg_err why = {0};
-    int rc = stg_arrow_find_part(cursor->leaf, cursor->column->want.size, message, piece,
-                                 &part, &why);
+    int rc = stg_arrow_find_part(cursor->leaf, message, piece, &part, &why);
     if (rc == 0)
         stg_arrow_inputs_init(&cursor->inputs, &part);
     return conclude(cursor, 0, rc, &why, err);
@@ -230,13 +231,22 @@ void stg_arrow_cursor_open(struct stg_arrow_cursor *cursor,
     drop_dictionary(cursor);
 }
 
-/* Returns how many rows to decode: more, if they follow those before. */
+static bool is_list(const struct stg_arrow_cursor *cursor)
+{
+    return cursor->column->want.n_lists > 0;
+}
+
+/* Returns how many rows to decode: more, if they follow those before. Of lists, whose
+ * lengths are not known, twice as many as were had before. */
 static uint64_t rows_of(const struct stg_arrow_cursor *cursor, uint64_t row,
                         uint64_t want)
 {
-    uint64_t most = stg_arrow_rows_at_once(cursor->column, cursor->leaf);
+    uint64_t most = is_list(cursor)
+                        ? stg_arrow_lists_at_once(cursor->column, cursor->leaf)
+                        : stg_arrow_values_at_once(cursor->column, cursor->leaf);
     uint64_t n = want > MIN_ROWS ? want : MIN_ROWS, left = cursor->n_rows - row;
-    if (cursor->n > 0 && row == cursor->first + cursor->n && n < 2 * cursor->n)
+    bool follows = cursor->n > 0 && row == cursor->first + cursor->n;
+    if (follows && (is_list(cursor) || n < 2 * cursor->n))
         n = 2 * cursor->n;
     n = n < most ? n : most;
     return n < left ? n : left;
@@ -255,7 +265,20 @@ static int decode(struct stg_arrow_cursor *cursor, uint64_t row, uint64_t n,
                                         .first = row,
                                         .n = n};
     int rc = has_dictionary ? load_dictionary(cursor, err) : 0;
-    return rc == 0 ? stg_arrow_decode(&request, &cursor->values, err) : rc;
+    if (rc < 0)
+        return rc;
+    return is_list(cursor)
+               ? stg_arrow_lists_decode(&request, &cursor->lists, &cursor->values, err)
+               : stg_arrow_decode(&request, &cursor->values, err);
+}
+
+static int fill(struct stg_arrow_cursor *cursor, uint64_t n, struct stg_err *err)
+{
+    n = n < MAX_FILL ? n : MAX_FILL;
+    return is_list(cursor)
+               ? stg_arrow_lists_fill(cursor->reading, cursor->column, n, &cursor->lists,
+                                      &cursor->values, err)
+               : stg_arrow_fill(cursor->reading, cursor->column, n, &cursor->values, err);
 }
 
 int stg_arrow_cursor_go(struct stg_arrow_cursor *cursor, uint64_t row, uint64_t want,
@@ -268,18 +291,17 @@ int stg_arrow_cursor_go(struct stg_arrow_cursor *cursor, uint64_t row, uint64_t 
     cursor->first = row;
     cursor->n = 0;
     cursor->lost.code = 0;
-    int rc = cursor->leaf->is_there
-                 ? decode(cursor, row, n, &why)
-                 : stg_arrow_fill(cursor->reading, cursor->column,
-                                  n < MAX_FILL ? n : MAX_FILL, &cursor->values, &why);
+    int rc =
+        cursor->leaf->is_there ? decode(cursor, row, n, &why) : fill(cursor, n, &why);
     if (rc == 0)
-        cursor->n = cursor->values.n;
+        cursor->n = is_list(cursor) ? cursor->lists.rows.n : cursor->values.n;
     return conclude(cursor, row, rc, &why, err);
 }
 
 void stg_arrow_cursor_finish(struct stg_arrow_cursor *cursor)
 {
     stg_arrow_values_finish(&cursor->values);
+    stg_arrow_lists_finish(&cursor->lists);
     stg_arrow_values_finish(&cursor->dictionary);
     stg_arrow_inputs_finish(&cursor->inputs);
 }

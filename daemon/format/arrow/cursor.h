@@ -7,7 +7,7 @@
 #define STG_DAEMON_ARROW_CURSOR_H
 
 #include "daemon/format/arrow/file.h"
-#include "daemon/format/arrow/values.h"
+#include "daemon/format/arrow/lists.h"
 
 struct stg_arrow_cursor {
     struct stg_arrow_reading *reading;
@@ -20,7 +20,8 @@ struct stg_arrow_cursor {
 
     uint64_t first, n; /* rows of the batch that were decoded; n 0: none */
     struct stg_arrow_values values;
-    struct stg_err lost; /* code != 0: none of those rows can be had */
+    struct stg_arrow_lists lists; /* of a column of lists: the rows */
+    struct stg_err lost;          /* code != 0: none of those rows can be had */
 
     /* The dictionary, as it is after message dictionary_at - 1 of those of the file. */
     struct stg_arrow_values dictionary;

@@ -96,11 +96,11 @@ static int check_columns(const struct opening *opening,
         struct stg_arrow_part part;
         if (!file->leaves[c].is_there)
             continue;
-        int rc = stg_arrow_find_part(&file->leaves[c], opening->wants[c].size, message,
-                                     piece, &part, err);
+        int rc = stg_arrow_find_part(&file->leaves[c], message, piece, &part, err);
         if (rc < 0)
-            return stg_err_prefix(err, rc, "column %.256s, record batch %" PRIu32,
-                                  opening->wants[c].name, file->n_batches);
+            return stg_err_prefix(
+                err, rc, "column %.256s, record batch %" PRIu32 " at offset %" PRIu64,
+                opening->wants[c].name, file->n_batches, piece->at);
     }
     return 0;
 }
@@ -165,6 +165,8 @@ static int read_stream(struct opening *opening, struct stg_err *err)
         rc = stg_arrow_message_at(opening->source, file->quota, at, opening->end,
                                   &opening->chunk, &piece, &message, opening->ret_storage,
                                   err);
+        if (rc < 0 && !*opening->ret_storage)
+            stg_err_prefix(err, rc, "message at offset %" PRIu64, at);
         if (rc == 0)
             rc = take_message(opening, &message, &piece, err);
         if (rc == 0)
@@ -192,6 +194,8 @@ static int read_block(struct opening *opening, const struct stg_arrow_block *blo
     int rc = stg_arrow_message_at(opening->source, opening->file->quota, at, opening->end,
                                   &opening->chunk, &piece, &message, opening->ret_storage,
                                   err);
+    if (rc < 0 && !*opening->ret_storage)
+        stg_err_prefix(err, rc, "message at offset %" PRIu64, at);
     if (rc == 0 && block->metadata_bytes != (int32_t)piece.metadata_bytes)
         rc = damaged(err, "the footer has another length of a message");
     if (rc == 0 && message.header != header)

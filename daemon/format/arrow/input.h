@@ -12,8 +12,9 @@
 /* A column as a step declares it. Strings are borrowed. */
 struct stg_arrow_column {
     struct stg_arrow_want want;
-    uint64_t value;   /* the default of a number, in its first bytes */
-    const char *text; /* and that of a string */
+    int64_t shape[STG_MAX_LISTS]; /* of the lists; -1: any length */
+    uint64_t value;               /* the default of a number, in its first bytes */
+    const char *text;             /* and that of a string */
     uint64_t text_bytes;
 };
 

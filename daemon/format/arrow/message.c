@@ -226,9 +226,10 @@ static int take_buffer(const struct finding *finding, const struct stg_arrow_pla
     return 0;
 }
 
-/* Adds the validity of a place, if it has nulls. n: values there. */
+/* Adds the validity of a place, if it has nulls. n: values there; depth: lists around
+ * it. */
 static int take_validity(const struct finding *finding,
-                         const struct stg_arrow_place *place, uint64_t n, bool is_item,
+                         const struct stg_arrow_place *place, uint64_t n, unsigned depth,
                          struct stg_err *err)
 {
     struct stg_arrow_part *part = finding->part;
@@ -239,7 +240,7 @@ static int take_validity(const struct finding *finding,
         return damaged(err, "a column has another number of rows than its batch");
     if (node.n_nulls == 0 || n == 0)
         return 0;
-    part->is_of_items[part->n_validities] = is_item;
+    part->depths[part->n_validities] = (uint8_t)depth;
     return take_buffer(finding, place, 0, (n + 7) / 8,
                        &part->validities[part->n_validities++], err);
 }
@@ -250,8 +251,7 @@ static bool is_null_type(const struct stg_arrow_leaf *leaf)
 }
 
 static int take_values(const struct finding *finding, const struct stg_arrow_leaf *leaf,
-                       const struct stg_arrow_place *place, uint64_t n,
-                       struct stg_err *err)
+                       uint64_t n, struct stg_err *err)
 {
     const struct stg_arrow_field *field = &leaf->field;
     unsigned offset_bytes = stg_arrow_offset_bytes(field);
@@ -265,11 +265,55 @@ static int take_values(const struct finding *finding, const struct stg_arrow_lea
     if (bits > 0 && n > (UINT64_MAX - 7) / bits)
         return damaged(err, "a number of rows is out of range");
     if (offset_bytes == 0)
-        return take_buffer(finding, place, 1, (n * bits + 7) / 8, &finding->part->data,
-                           err);
-    int rc = take_buffer(finding, place, 1, (n + 1) * offset_bytes,
+        return take_buffer(finding, &leaf->place, 1, (n * bits + 7) / 8,
+                           &finding->part->data, err);
+    int rc = take_buffer(finding, &leaf->place, 1, (n + 1) * offset_bytes,
                          &finding->part->offsets, err);
-    return rc == 0 ? take_buffer(finding, place, 2, 0, &finding->part->data, err) : rc;
+    return rc == 0 ? take_buffer(finding, &leaf->place, 2, 0, &finding->part->data, err)
+                   : rc;
+}
+
+/* Takes the n lists of a place. */
+static int take_lists(const struct finding *finding, const struct stg_arrow_list *list,
+                      uint64_t n, struct stg_arrow_lists_part *ret, struct stg_err *err)
+{
+    struct stg_arrow_node items;
+    ret->n = n;
+    if (list->offset_bytes == 0) {
+        if (list->size > 0 && n > (uint64_t)MAX_ROWS / list->size)
+            return damaged(err, "a number of rows is out of range");
+        ret->n_items = n * list->size;
+        return 0;
+    }
+    if (list->place.node + 1 >= finding->batch->n_nodes)
+        return damaged(err, "it has too few columns");
+    items = stg_arrow_node_at(finding->batch, list->place.node + 1);
+    if (items.n < 0 || items.n > MAX_ROWS)
+        return damaged(err, "a number of rows is out of range");
+    ret->n_items = (uint64_t)items.n;
+    return n == 0 ? 0
+                  : take_buffer(finding, &list->place, 1, (n + 1) * list->offset_bytes,
+                                &ret->offsets, err);
+}
+
+/* Takes the structs, and the lists, that lie in so many lists. *n: how many there are of
+ * each; it becomes that of their elements. */
+static int take_depth(const struct finding *finding, const struct stg_arrow_leaf *leaf,
+                      unsigned depth, uint64_t *n, struct stg_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < leaf->n_parents; i++) {
+        if (leaf->depths[i] == depth)
+            rc = take_validity(finding, &leaf->parents[i], *n, depth, err);
+    }
+    if (rc < 0 || depth == leaf->n_lists)
+        return rc;
+    struct stg_arrow_lists_part *lists = &finding->part->lists[depth];
+    rc = take_validity(finding, &leaf->lists[depth].place, *n, depth, err);
+    if (rc == 0)
+        rc = take_lists(finding, &leaf->lists[depth], *n, lists, err);
+    *n = lists->n_items;
+    return rc;
 }
 
 static int check_codec(const struct stg_arrow_batch_header *batch, uint64_t body_bytes,
@@ -285,7 +329,7 @@ static int check_codec(const struct stg_arrow_batch_header *batch, uint64_t body
     return 0;
 }
 
-int stg_arrow_find_part(const struct stg_arrow_leaf *leaf, uint32_t size,
+int stg_arrow_find_part(const struct stg_arrow_leaf *leaf,
                         const struct stg_arrow_message *message,
                         const struct stg_arrow_piece *piece, struct stg_arrow_part *ret,
                         struct stg_err *err)
@@ -295,16 +339,9 @@ int stg_arrow_find_part(const struct stg_arrow_leaf *leaf, uint32_t size,
     uint64_t n = (uint64_t)batch->n_rows;
     *ret = (struct stg_arrow_part){.n_rows = n, .codec = batch->codec};
     int rc = check_codec(batch, piece->body_bytes, err);
-    for (uint32_t i = 0; rc == 0 && i < leaf->n_parents; i++)
-        rc = take_validity(&finding, &leaf->parents[i], n, false, err);
+    for (unsigned depth = 0; rc == 0 && depth <= leaf->n_lists; depth++)
+        rc = take_depth(&finding, leaf, depth, &n, err);
     if (rc == 0 && !is_null_type(leaf))
-        rc = take_validity(&finding, &leaf->place, n, false, err);
-    if (rc < 0)
-        return rc;
-    if (size == 0)
-        return take_values(&finding, leaf, &leaf->place, n, err);
-    if (n > (uint64_t)MAX_ROWS / size)
-        return damaged(err, "a number of rows is out of range");
-    rc = take_validity(&finding, &leaf->item, n * size, true, err);
-    return rc == 0 ? take_values(&finding, leaf, &leaf->item, n * size, err) : rc;
+        rc = take_validity(&finding, &leaf->place, n, leaf->n_lists, err);
+    return rc == 0 ? take_values(&finding, leaf, n, err) : rc;
 }

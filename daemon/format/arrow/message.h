@@ -10,6 +10,9 @@
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/storage.h"
 
+/* Of structs, of lists and of the values. */
+#define STG_ARROW_MAX_VALIDITIES (STG_ARROW_MAX_PARENTS + STG_MAX_LISTS + 1)
+
 /* Where a message lies in its file. */
 struct stg_arrow_piece {
     uint64_t at;             /* of its metadata, with the length before them */
@@ -22,13 +25,20 @@ struct stg_arrow_buffer {
     uint64_t at, bytes; /* compressed: with the size before the data */
 };
 
+/* Lists of a column in a batch. */
+struct stg_arrow_lists_part {
+    struct stg_arrow_buffer offsets; /* no bytes: all lists have one size */
+    uint64_t n, n_items;
+};
+
 /* What a column has in a record batch. */
 struct stg_arrow_part {
     uint64_t n_rows;
     int codec; /* -1: not compressed */
     uint32_t n_validities;
-    bool is_of_items[STG_ARROW_MAX_PARENTS + 2]; /* a bit for each item of a list */
-    struct stg_arrow_buffer validities[STG_ARROW_MAX_PARENTS + 2];
+    struct stg_arrow_buffer validities[STG_ARROW_MAX_VALIDITIES];
+    uint8_t depths[STG_ARROW_MAX_VALIDITIES]; /* lists around what it is of */
+    struct stg_arrow_lists_part lists[STG_MAX_LISTS];
     struct stg_arrow_buffer offsets; /* of strings */
     struct stg_arrow_buffer data;    /* numbers, bits, bytes or indices */
 };
@@ -51,9 +61,9 @@ int stg_arrow_message_at(struct stg_source *source, struct stg_quota *quota, uin
                          struct stg_arrow_piece *ret_piece, struct stg_arrow_message *ret,
                          bool *ret_storage, struct stg_err *err);
 
-/* Finds the buffers of a leaf in a batch; size: of the lists of the column, or 0.
- * DATA_LOSS: they have no room for its rows; UNIMPLEMENTED: another codec. */
-int stg_arrow_find_part(const struct stg_arrow_leaf *leaf, uint32_t size,
+/* Finds the buffers of a leaf in a batch. DATA_LOSS: they have no room for its rows;
+ * UNIMPLEMENTED: another codec. */
+int stg_arrow_find_part(const struct stg_arrow_leaf *leaf,
                         const struct stg_arrow_message *message,
                         const struct stg_arrow_piece *piece, struct stg_arrow_part *ret,
                         struct stg_err *err);

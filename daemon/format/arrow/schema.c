@@ -15,15 +15,22 @@ struct schema {
     uint32_t n;
     int version;
     struct stg_arrow_place at; /* of the next field */
-    char path[MAX_PATH];
+    char path[MAX_PATH];       /* without the fields that make a list or a map */
+    char whole[MAX_PATH];      /* and with them */
 };
 
 /* The fields around one. */
 struct around {
-    size_t path_bytes;
-    bool is_hidden; /* one of them is no struct */
+    size_t path_bytes, whole_bytes;
+    bool is_hidden;   /* one of them is neither a struct nor a list */
+    bool is_item;     /* the one right around it is a list: its name is left out */
+    bool is_entry;    /* and a map: it is a struct of key and value */
+    const char *name; /* that it has in place of its own, in a map; or NULL */
+    unsigned n_lists; /* those of struct stg_arrow_leaf, but there may be more */
+    struct stg_arrow_list lists[STG_MAX_LISTS];
     uint32_t n_parents;
     struct stg_arrow_place parents[STG_ARROW_MAX_PARENTS];
+    uint8_t depths[STG_ARROW_MAX_PARENTS];
 };
 
 /* ---- types ---- */
@@ -161,8 +168,20 @@ static bool is_valid(const struct stg_arrow_field *field)
     case STG_ARROW_DECIMAL: return is_width(field->bits, 32, 256);
     case STG_ARROW_FIXED_BINARY: return field->size >= 0;
     case STG_ARROW_FIXED_LIST: return field->size >= 0 && field->n_children == 1;
+    case STG_ARROW_LIST:
+    case STG_ARROW_LARGE_LIST: return field->n_children == 1;
+    case STG_ARROW_MAP:
+        return field->n_children == 1 && field[1].type == STG_ARROW_STRUCT &&
+               field[1].n_children == 2 && !field[1].has_dictionary;
     default: return true;
     }
+}
+
+static bool is_list(const struct stg_arrow_field *field)
+{
+    bool is_any = field->type == STG_ARROW_LIST || field->type == STG_ARROW_LARGE_LIST ||
+                  field->type == STG_ARROW_FIXED_LIST || field->type == STG_ARROW_MAP;
+    return is_any && !field->has_dictionary;
 }
 
 /* Types whose values are read: each has one scalar for a row. */
@@ -197,11 +216,12 @@ static int damaged(struct stg_err *err)
 static int refuse_type(const char *name, const struct stg_arrow_field *field,
                        struct stg_err *err)
 {
-    if (field->type == STG_ARROW_STRUCT && !field->has_dictionary)
-        return stg_err(err, -STAGER_UNIMPLEMENTED,
-                       "column %.256s: it is a struct; name its fields, such as "
-                       "%.256s/NAME",
-                       name, name);
+    bool is_map = field->type == STG_ARROW_MAP;
+    if ((is_map || field->type == STG_ARROW_STRUCT) && !field->has_dictionary)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "column %.256s: it is a %s in the file; name its fields, such as "
+                       "%.256s/%s",
+                       name, is_map ? "map" : "struct", name, is_map ? "key" : "NAME");
     return stg_err(
         err, -STAGER_UNIMPLEMENTED, "column %.256s: it is %s%s, which is not supported",
         name, field->has_dictionary ? "a dictionary of values, each of which is " : "",
@@ -217,31 +237,37 @@ static int refuse_dtype(const struct stg_arrow_want *want,
                    want->name, dtype_of(field), stg_dtype_name(want->dtype));
 }
 
-/* A list whose rows all have as many numbers. */
-static int take_list(const struct stg_arrow_want *want,
-                     const struct stg_arrow_field *field, struct stg_arrow_leaf *leaf,
-                     struct stg_err *err)
+static int check_lists(const struct stg_arrow_want *want, unsigned n_lists,
+                       struct stg_err *err)
 {
-    const struct stg_arrow_field *item = field + 1;
-    if (!is_valid(item))
-        return damaged(err);
-    if (!is_read(item) || item->has_dictionary || fits(item, STAGER_STRING))
+    if (n_lists > STG_MAX_LISTS)
         return stg_err(
             err, -STAGER_UNIMPLEMENTED,
-            "column %.256s: its lists have other items than numbers, which is not "
-            "supported",
-            want->name);
-    if (want->size != (uint32_t)field->size)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "column %.256s: it is [%s, %d] in the file, and the step declares "
-                       "%u numbers in a row",
-                       want->name, dtype_of(item), field->size,
-                       want->size > 0 ? want->size : 1);
-    leaf->field = *item;
-    leaf->item = (struct stg_arrow_place){.node = leaf->place.node + 1,
-                                          .extent = leaf->place.extent + 1,
-                                          .n_views = leaf->place.n_views};
-    return fits(item, want->dtype) ? 0 : refuse_dtype(want, item, err);
+            "column %.256s: its lists are %u deep, which is not supported; two "
+            "are",
+            want->name, n_lists);
+    if (n_lists == want->n_lists)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "column %.256s: its lists are %u deep in the file, and the step "
+                   "declares %u dimensions (shapes: {%.256s: %s})",
+                   want->name, n_lists, want->n_lists, want->name,
+                   n_lists == 0   ? "[]"
+                   : n_lists == 1 ? "[null]"
+                                  : "[null, null]");
+}
+
+static void set_leaf(const struct schema *schema, const struct stg_arrow_field *field,
+                     const struct around *around, struct stg_arrow_leaf *leaf)
+{
+    *leaf = (struct stg_arrow_leaf){.is_there = true,
+                                    .field = *field,
+                                    .place = schema->at,
+                                    .n_lists = around->n_lists,
+                                    .n_parents = around->n_parents};
+    memcpy(leaf->lists, around->lists, sizeof(leaf->lists));
+    memcpy(leaf->parents, around->parents, sizeof(leaf->parents));
+    memcpy(leaf->depths, around->depths, sizeof(leaf->depths));
 }
 
 static int take_leaf(struct schema *schema, const struct stg_arrow_field *field,
@@ -255,61 +281,106 @@ static int take_leaf(struct schema *schema, const struct stg_arrow_field *field,
                        want->name);
     if (around->is_hidden)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
-                       "column %.256s: it is part of a list, a map, a union or a "
-                       "dictionary, which is not supported",
+                       "column %.256s: it is part of a union, a dictionary or a view, "
+                       "which is not supported",
                        want->name);
     if (around->n_parents > STG_ARROW_MAX_PARENTS)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "column %.256s: it lies in more than %d structs, which is not "
                        "supported",
                        want->name, STG_ARROW_MAX_PARENTS);
-    *leaf = (struct stg_arrow_leaf){.is_there = true,
-                                    .field = *field,
-                                    .place = schema->at,
-                                    .n_parents = around->n_parents};
-    memcpy(leaf->parents, around->parents, sizeof(leaf->parents));
-    if (field->type == STG_ARROW_FIXED_LIST && !field->has_dictionary)
-        return take_list(want, field, leaf, err);
     if (!is_read(field))
         return refuse_type(want->name, field, err);
-    if (want->size > 0)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "column %.256s: it is %s in the file, and the step declares %u "
-                       "numbers in a row",
-                       want->name, dtype_of(field), want->size);
+    int rc = check_lists(want, around->n_lists, err);
+    if (rc < 0)
+        return rc;
+    set_leaf(schema, field, around, leaf);
     return fits(field, want->dtype) ? 0 : refuse_dtype(want, field, err);
 }
 
 /* ---- the tree ---- */
 
-/* Appends a name to the path. Returns its length; MAX_PATH: it is too long. */
-static size_t push_path(struct schema *schema, size_t at, const char *name)
+/* Appends a name to a path of that many bytes. Returns MAX_PATH if it is too long. */
+static size_t push_path(char *path, size_t at, const char *name)
 {
     size_t bytes = strlen(name);
     if (at >= MAX_PATH || bytes >= MAX_PATH - 2 - at)
         return MAX_PATH;
     if (at > 0)
-        schema->path[at++] = '/';
-    memcpy(schema->path + at, name, bytes + 1);
+        path[at++] = '/';
+    memcpy(path + at, name, bytes + 1);
     return at + bytes;
+}
+
+static bool is_named(const struct schema *schema, const struct around *paths, uint32_t c)
+{
+    const char *name = schema->wants[c].name;
+    return (paths->path_bytes < MAX_PATH && strcmp(schema->path, name) == 0) ||
+           (paths->whole_bytes < MAX_PATH && strcmp(schema->whole, name) == 0);
 }
 
 static int take_fields(struct schema *schema, uint32_t first, uint32_t n,
                        const struct around *around, struct stg_err *err);
 
+/* The fields of a map are those of the struct in it, by their places. */
+static int take_entries(struct schema *schema, uint32_t i, struct around *inner,
+                        struct stg_err *err)
+{
+    static const char *const names[] = {"key", "value"};
+    const struct stg_arrow_field *fields = schema->fields;
+    int rc = 0;
+    for (uint32_t k = 0, at = i + 1; rc == 0 && k < 2; k++) {
+        inner->name = names[k];
+        rc = take_fields(schema, at, fields[at].n_below + 1, inner, err);
+        at += fields[at].n_below + 1;
+    }
+    return rc;
+}
+
+static unsigned list_offset_bytes(int type)
+{
+    return type == STG_ARROW_FIXED_LIST ? 0 : type == STG_ARROW_LARGE_LIST ? 8 : 4;
+}
+
+static void enter_list(const struct stg_arrow_field *field, struct stg_arrow_place at,
+                       struct around *inner)
+{
+    if (inner->n_lists < STG_MAX_LISTS)
+        inner->lists[inner->n_lists] =
+            (struct stg_arrow_list){.place = at,
+                                    .size = (uint64_t)field->size,
+                                    .offset_bytes = list_offset_bytes(field->type)};
+    inner->n_lists++;
+    inner->is_item = true;
+    inner->is_entry = field->type == STG_ARROW_MAP;
+}
+
+static void enter_struct(struct stg_arrow_place at, struct around *inner)
+{
+    if (inner->n_parents < STG_ARROW_MAX_PARENTS) {
+        inner->parents[inner->n_parents] = at;
+        inner->depths[inner->n_parents] = (uint8_t)inner->n_lists;
+    }
+    inner->n_parents++;
+}
+
+/* around: of the field, with its own paths. */
 static int take_children(struct schema *schema, uint32_t i, const struct around *around,
-                         size_t path_bytes, struct stg_arrow_place at,
-                         struct stg_err *err)
+                         struct stg_arrow_place at, struct stg_err *err)
 {
     const struct stg_arrow_field *field = &schema->fields[i];
     struct around inner = *around;
-    inner.path_bytes = path_bytes;
-    inner.is_hidden |= field->type != STG_ARROW_STRUCT || field->has_dictionary;
-    if (inner.n_parents < STG_ARROW_MAX_PARENTS)
-        inner.parents[inner.n_parents] = at;
-    inner.n_parents++;
+    inner.is_item = inner.is_entry = false;
+    inner.name = NULL;
+    if (is_list(field))
+        enter_list(field, at, &inner);
+    else if (field->type == STG_ARROW_STRUCT && !field->has_dictionary)
+        enter_struct(at, &inner);
+    else
+        inner.is_hidden = true;
     struct stg_arrow_place before = schema->at;
-    int rc = take_fields(schema, i + 1, field->n_below, &inner, err);
+    int rc = around->is_entry ? take_entries(schema, i, &inner, err)
+                              : take_fields(schema, i + 1, field->n_below, &inner, err);
     if (field->has_dictionary) /* its children are columns of the dictionary */
         schema->at = before;
     return rc;
@@ -319,17 +390,23 @@ static int take_field(struct schema *schema, uint32_t i, const struct around *ar
                       struct stg_err *err)
 {
     const struct stg_arrow_field *field = &schema->fields[i];
+    struct around paths = *around;
     struct stg_arrow_place at = schema->at;
-    size_t path_bytes = push_path(schema, around->path_bytes, field->name);
     int rc = is_valid(field) ? 0 : damaged(err);
-    for (uint32_t c = 0; rc == 0 && path_bytes < MAX_PATH && c < schema->n; c++) {
-        if (strcmp(schema->path, schema->wants[c].name) == 0)
+    if (!around->is_item)
+        paths.path_bytes = push_path(schema->path, around->path_bytes,
+                                     around->name != NULL ? around->name : field->name);
+    paths.whole_bytes = push_path(schema->whole, around->whole_bytes, field->name);
+    bool is_passed = is_list(field) && field->type != STG_ARROW_MAP;
+    for (uint32_t c = 0; rc == 0 && !is_passed && !around->is_entry && c < schema->n;
+         c++) {
+        if (is_named(schema, &paths, c))
             rc = take_leaf(schema, field, around, c, err);
     }
     schema->at.node++;
     schema->at.extent += n_extents(schema, field);
     schema->at.n_views += is_view(field->type) && !field->has_dictionary;
-    return rc == 0 ? take_children(schema, i, around, path_bytes, at, err) : rc;
+    return rc == 0 ? take_children(schema, i, &paths, at, err) : rc;
 }
 
 /* n fields with all that is below them. */

@@ -9,15 +9,17 @@
 
 #include "core/err.h"
 #include "daemon/format/arrow/metadata.h"
+#include "daemon/format/list_rows.h"
 
 #define STG_ARROW_MAX_PARENTS 16
 
 /* A column that was asked for. */
 struct stg_arrow_want {
-    const char *name; /* its path, with '/' between names */
+    const char *name; /* its path, with '/' between names; those of the fields that make
+                         a list or a map may be left out */
     int dtype;
-    uint32_t size; /* of its lists, which all have that many numbers; 0: no lists */
-    bool may_lack; /* a file need not have it, and a value may be null */
+    unsigned n_lists; /* a value lies in so many lists, one in another */
+    bool may_lack;    /* a file need not have it, and a value may be null */
 };
 
 /* Where a field stands in a record batch. */
@@ -26,13 +28,23 @@ struct stg_arrow_place {
     uint32_t n_views; /* columns before it whose buffers vary in number */
 };
 
+/* A list around a column; the first field in it is the next node. */
+struct stg_arrow_list {
+    struct stg_arrow_place place;
+    uint64_t size;         /* elements of each; of no use if offset_bytes is not 0 */
+    unsigned offset_bytes; /* 0: all have that size */
+};
+
 /* What it is in this file. */
 struct stg_arrow_leaf {
     bool is_there;
-    struct stg_arrow_field field;       /* of a list, its items; its name is not kept */
-    struct stg_arrow_place place, item; /* item: of a list */
-    uint32_t n_parents;                 /* structs around it */
+    struct stg_arrow_field field; /* its name is not kept */
+    struct stg_arrow_place place;
+    unsigned n_lists;
+    struct stg_arrow_list lists[STG_MAX_LISTS]; /* the outer one first */
+    uint32_t n_parents;                         /* structs around it */
     struct stg_arrow_place parents[STG_ARROW_MAX_PARENTS];
+    uint8_t depths[STG_ARROW_MAX_PARENTS]; /* lists around each of them */
 };
 
 /* Finds n wanted columns in a schema of that version. A text names the column.

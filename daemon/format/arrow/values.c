@@ -14,10 +14,10 @@ struct decoding {
     const struct stg_arrow_request *request;
     const struct stg_arrow_field *field;
     struct stg_arrow_values *to;
-    uint64_t first, n; /* items: numbers of lists, or rows */
-    unsigned width;    /* of a value here; 0: a string */
-    uint8_t *state;    /* of each item */
-    bool has_state;    /* not all are good */
+    uint64_t first, n;
+    unsigned width; /* of a value here; 0: a string */
+    uint8_t *state; /* of each value */
+    bool has_state; /* not all are good */
 };
 
 static int damaged(struct stg_err *err, const char *what)
@@ -38,36 +38,35 @@ void stg_arrow_inputs_init(struct stg_arrow_inputs *inputs,
     inputs->part = *part;
     for (uint32_t i = 0; i < part->n_validities; i++)
         stg_arrow_input_init(&inputs->validities[i], &part->validities[i], part->codec);
+    for (uint32_t i = 0; i < STG_MAX_LISTS; i++)
+        stg_arrow_input_init(&inputs->lists[i], &part->lists[i].offsets, part->codec);
     stg_arrow_input_init(&inputs->offsets, &part->offsets, part->codec);
     stg_arrow_input_init(&inputs->data, &part->data, part->codec);
 }
 
 void stg_arrow_inputs_finish(struct stg_arrow_inputs *inputs)
 {
-    for (uint32_t i = 0; i < STG_ARROW_MAX_PARENTS + 2; i++)
+    for (uint32_t i = 0; i < STG_ARROW_MAX_VALIDITIES; i++)
         stg_arrow_input_finish(&inputs->validities[i]);
+    for (uint32_t i = 0; i < STG_MAX_LISTS; i++)
+        stg_arrow_input_finish(&inputs->lists[i]);
     stg_arrow_input_finish(&inputs->offsets);
     stg_arrow_input_finish(&inputs->data);
 }
 
 /* ---- memory ---- */
 
-static uint32_t size_of(const struct stg_arrow_column *column)
-{
-    return column->want.size > 0 ? column->want.size : 1;
-}
-
 static bool is_string(const struct stg_arrow_column *column)
 {
     return column->want.dtype == STAGER_STRING;
 }
 
-uint64_t stg_arrow_rows_at_once(const struct stg_arrow_column *column,
-                                const struct stg_arrow_leaf *leaf)
+uint64_t stg_arrow_values_at_once(const struct stg_arrow_column *column,
+                                  const struct stg_arrow_leaf *leaf)
 {
     uint64_t here = is_string(column) ? 16 : stg_dtype_bytes(column->want.dtype);
     uint64_t there = stg_arrow_value_bits(&leaf->field) / 8;
-    uint64_t bytes = (here > there ? here : there) * size_of(column);
+    uint64_t bytes = here > there ? here : there;
     uint64_t n = bytes < AT_ONCE ? AT_ONCE / bytes : 1;
     uint64_t most = is_string(column) ? MAX_STRINGS : MAX_ROWS;
     return n < most ? n : most;
@@ -133,40 +132,45 @@ static bool bit_at(const char *bits, uint64_t i)
     return ((unsigned char)bits[i / 8] >> i % 8 & 1) != 0;
 }
 
-/* Marks what bits, from bit `skip` on, say is null. times: items for a bit. */
-static void mark_nulls(struct decoding *d, const char *bits, uint64_t skip,
-                       uint64_t times)
+/* Marks what bits, from bit `skip` on, say is null. Returns whether there are some. */
+static bool mark_nulls(const char *bits, uint64_t skip, uint64_t n, uint8_t *state)
 {
-    for (uint64_t i = 0; i < d->n / times; i++) {
+    bool has_nulls = false;
+    for (uint64_t i = 0; i < n; i++) {
         if (bit_at(bits, skip + i))
             continue;
-        memset(d->state + i * times, STG_ARROW_IS_NULL, times);
-        d->has_state = true;
+        state[i] = STG_ARROW_IS_NULL;
+        has_nulls = true;
     }
+    return has_nulls;
 }
 
-static int read_validity(struct decoding *d, uint32_t k, struct stg_err *err)
+int stg_arrow_read_nulls(struct stg_arrow_reading *reading,
+                         struct stg_arrow_inputs *inputs, unsigned depth, uint64_t first,
+                         uint64_t n, uint8_t *state, struct stg_err *err)
 {
-    const struct stg_arrow_request *request = d->request;
-    struct stg_arrow_inputs *inputs = request->inputs;
-    bool is_item = inputs->part.is_of_items[k];
-    uint64_t times = is_item ? 1 : size_of(request->column);
-    uint64_t first = d->first / times, n = d->n / times;
     uint64_t from = first / 8, to = (first + n + 7) / 8;
-    char *bits;
-    int rc = stg_arrow_input_read(request->reading, &inputs->validities[k], from,
-                                  to - from, 0, &request->reading->bits, &bits, err);
-    if (rc == 0)
-        mark_nulls(d, bits, first % 8, times);
-    return rc;
+    int has_nulls = 0;
+    for (uint32_t k = 0; k < inputs->part.n_validities; k++) {
+        char *bits;
+        if (inputs->part.depths[k] != depth)
+            continue;
+        int rc = stg_arrow_input_read(reading, &inputs->validities[k], from, to - from, 0,
+                                      &reading->bits, &bits, err);
+        if (rc < 0)
+            return rc;
+        has_nulls |= mark_nulls(bits, first % 8, n, state);
+    }
+    return has_nulls;
 }
 
 static int read_validities(struct decoding *d, struct stg_err *err)
 {
-    int rc = 0;
-    for (uint32_t k = 0; rc == 0 && k < d->request->inputs->part.n_validities; k++)
-        rc = read_validity(d, k, err);
-    return rc;
+    const struct stg_arrow_request *request = d->request;
+    int rc = stg_arrow_read_nulls(request->reading, request->inputs,
+                                  request->leaf->n_lists, d->first, d->n, d->state, err);
+    d->has_state |= rc > 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- nulls ---- */
@@ -197,20 +201,6 @@ static void fill_nulls(struct decoding *d)
         has_state |= d->state[i] != STG_ARROW_GOOD;
     }
     d->has_state = has_state;
-}
-
-/* The states of items become those of rows. */
-static void set_states(struct decoding *d)
-{
-    uint64_t size = size_of(d->request->column);
-    d->to->n = d->n / size;
-    d->to->state = d->has_state ? d->state : NULL;
-    for (uint64_t row = 0; size > 1 && d->has_state && row < d->to->n; row++) {
-        uint8_t state = STG_ARROW_GOOD;
-        for (uint64_t i = 0; i < size; i++)
-            state = d->state[row * size + i] > state ? d->state[row * size + i] : state;
-        d->state[row] = state;
-    }
 }
 
 /* ---- numbers ---- */
@@ -506,7 +496,7 @@ static uint64_t index_at(const struct decoding *d, const char *raw, uint64_t i)
     }
 }
 
-/* Item i is value `index` of the dictionary. A negative index is a large one here. */
+/* Value i is value `index` of the dictionary. A negative index is a large one here. */
 static void take_index(struct decoding *d, uint64_t i, uint64_t index)
 {
     const struct stg_arrow_values *from = d->request->dictionary;
@@ -595,14 +585,13 @@ static int decode(struct decoding *d, struct stg_err *err)
 static struct decoding begin(const struct stg_arrow_request *request,
                              struct stg_arrow_values *values)
 {
-    uint64_t size = size_of(request->column);
     values->base = NULL;
     values->base_bytes = 0;
     return (struct decoding){.request = request,
                              .field = &request->leaf->field,
                              .to = values,
-                             .first = request->first * size,
-                             .n = request->n * size,
+                             .first = request->first,
+                             .n = request->n,
                              .width = is_string(request->column)
                                           ? 0
                                           : stg_dtype_bytes(request->column->want.dtype)};
@@ -616,7 +605,8 @@ int stg_arrow_decode(const struct stg_arrow_request *request,
     if (rc < 0)
         return rc;
     fill_nulls(&d);
-    set_states(&d);
+    values->n = d.n;
+    values->state = d.has_state ? d.state : NULL;
     return 0;
 }
 
@@ -628,6 +618,53 @@ int stg_arrow_fill(struct stg_arrow_reading *reading,
     struct stg_arrow_request request = {
         .reading = reading, .column = column, .leaf = &leaf, .n = n};
     return stg_arrow_decode(&request, values, err);
+}
+
+/* ---- values in another order ---- */
+
+static void pick_one(struct decoding *d, uint64_t i, const struct stg_arrow_values *from,
+                     int64_t index)
+{
+    struct stg_arrow_values *to = d->to;
+    if (index < 0) {
+        fill_null(d, i);
+        return;
+    }
+    if (d->width > 0) {
+        memcpy(to->fixed + i * d->width, from->fixed + (uint64_t)index * d->width,
+               d->width);
+    } else {
+        to->begin[i] = from->begin[index];
+        to->end[i] = from->end[index];
+    }
+    d->state[i] = from->state != NULL ? from->state[index] : STG_ARROW_GOOD;
+}
+
+int stg_arrow_values_pick(struct stg_arrow_reading *reading,
+                          const struct stg_arrow_column *column,
+                          struct stg_arrow_values *values, const int64_t *index,
+                          uint64_t n, struct stg_err *err)
+{
+    static const struct stg_arrow_leaf leaf;
+    struct stg_arrow_request request = {
+        .reading = reading, .column = column, .leaf = &leaf, .n = n};
+    struct stg_arrow_values picked = {.n = n};
+    struct decoding d = begin(&request, &picked);
+    int rc = take_values(&d, false, true, err);
+    if (rc < 0) {
+        stg_arrow_values_finish(&picked);
+        return rc;
+    }
+    picked.state = d.state;
+    picked.base = values->base;
+    picked.base_bytes = values->base_bytes;
+    for (uint64_t i = 0; i < n; i++)
+        pick_one(&d, i, values, index[i]);
+    if (d.width == 0 && values->data != NULL)
+        picked.data = stg_chunk_ref(values->data);
+    stg_arrow_values_finish(values);
+    *values = picked;
+    return 0;
 }
 
 /* ---- dictionaries that grow ---- */

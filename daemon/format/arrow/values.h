@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of a column of a record batch, as an array of the dtype that a step declares: a
- * null has the default. Numbers that lie in the file as they are wanted are read to where
- * blocks show them. One thread until a chunk is handed out.
+ * Values of a column of a record batch, as an array of the dtype that a step declares:
+ * one for each row, or each element of a list; a null has the default. Numbers that lie
+ * in the file as they are wanted are read to where blocks show them. One thread until a
+ * chunk is handed out.
  */
 #ifndef STG_DAEMON_ARROW_VALUES_H
 #define STG_DAEMON_ARROW_VALUES_H
@@ -25,7 +26,7 @@ struct stg_arrow_values {
     char *base;
     uint64_t base_bytes;
     int64_t *begin, *end;
-    uint8_t *state;           /* of each row; NULL: all are good */
+    uint8_t *state;           /* of each; NULL: all are good */
     struct stg_chunk *data;   /* of numbers, or of the bytes of strings; NULL: none */
     struct stg_chunk *values; /* what was decoded, or NULL */
 };
@@ -35,7 +36,8 @@ void stg_arrow_values_finish(struct stg_arrow_values *values);
 /* The buffers of a column in a batch. */
 struct stg_arrow_inputs {
     struct stg_arrow_part part;
-    struct stg_arrow_input validities[STG_ARROW_MAX_PARENTS + 2];
+    struct stg_arrow_input validities[STG_ARROW_MAX_VALIDITIES];
+    struct stg_arrow_input lists[STG_MAX_LISTS]; /* their offsets */
     struct stg_arrow_input offsets, data;
 };
 
@@ -50,16 +52,16 @@ struct stg_arrow_request {
     const struct stg_arrow_leaf *leaf;
     struct stg_arrow_inputs *inputs;
     const struct stg_arrow_values *dictionary; /* NULL: none */
-    uint64_t first, n;                         /* rows; n at least 1 */
+    uint64_t first, n;                         /* values, or rows; n at least 1 */
     bool is_whole;                             /* not fewer than n */
 };
 
-/* Decodes rows, fewer than n where their strings are long. DATA_LOSS: they cannot be had;
+/* Decodes values, fewer than n where strings are long. DATA_LOSS: they cannot be had;
  * RESOURCE_EXHAUSTED; errors of the storage set reading->is_storage. */
 int stg_arrow_decode(const struct stg_arrow_request *request,
                      struct stg_arrow_values *values, struct stg_err *err);
 
-/* Makes n rows of a column that the file lacks. */
+/* Makes n values, at least 1, of a column that the file lacks. */
 int stg_arrow_fill(struct stg_arrow_reading *reading,
                    const struct stg_arrow_column *column, uint64_t n,
                    struct stg_arrow_values *values, struct stg_err *err);
@@ -70,8 +72,20 @@ int stg_arrow_values_append(struct stg_arrow_reading *reading,
                             struct stg_arrow_values *to,
                             const struct stg_arrow_values *more, struct stg_err *err);
 
-/* Returns the most rows to decode at once: about 64 KiB. */
-uint64_t stg_arrow_rows_at_once(const struct stg_arrow_column *column,
-                                const struct stg_arrow_leaf *leaf);
+/* Makes the n values that index names those of *values; -1: the default. */
+int stg_arrow_values_pick(struct stg_arrow_reading *reading,
+                          const struct stg_arrow_column *column,
+                          struct stg_arrow_values *values, const int64_t *index,
+                          uint64_t n, struct stg_err *err);
+
+/* Reads the bits of n rows, structs, lists or values that lie in `depth` lists, from the
+ * first one on, and marks those that are null in state. Returns 1 if there are some. */
+int stg_arrow_read_nulls(struct stg_arrow_reading *reading,
+                         struct stg_arrow_inputs *inputs, unsigned depth, uint64_t first,
+                         uint64_t n, uint8_t *state, struct stg_err *err);
+
+/* Returns the most values to decode at once: about 64 KiB. */
+uint64_t stg_arrow_values_at_once(const struct stg_arrow_column *column,
+                                  const struct stg_arrow_leaf *leaf);
 
 #endif

@@ -21,7 +21,7 @@ struct scan {
     bool writes;
     bool goes_on, inner_goes_on;
     uint64_t n_levels, n_rows, n_inner, n_slots, n_valid;
-    struct stg_parquet_rows rows;
+    struct stg_list_rows rows;
     uint8_t *valid;
 };
 
@@ -35,7 +35,7 @@ static void begin_row(struct scan *scan)
     if (scan->writes) {
         scan->rows.first[scan->n_rows] =
             (int64_t)(is_deep(scan) ? scan->n_inner : scan->n_slots);
-        scan->rows.is_null[scan->n_rows] = 0;
+        scan->rows.bad[scan->n_rows] = 0;
     }
     scan->n_rows++;
 }
@@ -59,7 +59,7 @@ static void add_values(struct scan *scan, uint64_t n, bool is_valid)
 static void add_null(struct scan *scan)
 {
     if (scan->writes && !scan->column->want.may_lack)
-        scan->rows.is_null[scan->n_rows - 1] = 1;
+        scan->rows.bad[scan->n_rows - 1] = 1;
 }
 
 /* An inner list that is null has no values, or as many defaults as are declared. */
@@ -157,8 +157,8 @@ static int take_arrays(struct stg_parquet_lists *lists, const struct scan *count
     scan->rows.first = (int64_t *)at;
     if (is_deep(scan))
         scan->rows.inner = (int64_t *)(at + first);
-    scan->rows.is_null = (uint8_t *)at + first + inner;
-    scan->valid = scan->rows.is_null + counted->n_rows;
+    scan->rows.bad = (uint8_t *)at + first + inner;
+    scan->valid = scan->rows.bad + counted->n_rows;
     return 0;
 }
 
@@ -244,7 +244,7 @@ static void open_seam(struct stg_parquet_lists *lists)
         lists->seam.begin = lists->seam.end = NULL;
         lists->seam_size = 0;
     }
-    lists->seam_is_null = 0;
+    lists->seam_is_bad = 0;
     lists->is_open = true;
 }
 
@@ -327,7 +327,7 @@ static int append_numbers(struct stg_parquet_lists *lists, int64_t first, uint64
 static int append_inner(struct stg_parquet_lists *lists, uint64_t row, bool goes_on,
                         struct stg_err *err)
 {
-    const struct stg_parquet_rows *part = &lists->part;
+    const struct stg_list_rows *part = &lists->part;
     int64_t first = part->first[row], end = part->first[row + 1];
     int64_t shift = (int64_t)lists->seam.n - part->inner[first];
     if (goes_on && lists->n_inner == 0)
@@ -347,15 +347,15 @@ static int append_inner(struct stg_parquet_lists *lists, uint64_t row, bool goes
 static int append_row(struct stg_parquet_lists *lists, uint64_t row, bool inner_goes_on,
                       struct stg_err *err)
 {
-    const struct stg_parquet_rows *part = &lists->part;
-    int64_t first = stg_parquet_value_of(part, row);
-    uint64_t n = (uint64_t)(stg_parquet_value_of(part, row + 1) - first);
+    const struct stg_list_rows *part = &lists->part;
+    int64_t first = stg_list_value_of(part, row);
+    uint64_t n = (uint64_t)(stg_list_value_of(part, row + 1) - first);
     int rc = part->inner != NULL ? append_inner(lists, row, inner_goes_on, err) : 0;
     if (rc == 0)
         rc = lists->column->want.dtype == STAGER_STRING
                  ? append_strings(lists, first, n, err)
                  : append_numbers(lists, first, n, err);
-    lists->seam_is_null |= part->is_null[row];
+    lists->seam_is_bad |= part->bad[row];
     return rc;
 }
 
@@ -365,8 +365,8 @@ static void show_seam(struct stg_parquet_lists *lists)
     lists->is_open = false;
     lists->seam_first[0] = 0;
     lists->seam_first[1] = (int64_t)(is_deep ? lists->n_inner : lists->seam.n);
-    lists->rows = (struct stg_parquet_rows){
-        .n = 1, .first = lists->seam_first, .is_null = &lists->seam_is_null};
+    lists->rows = (struct stg_list_rows){
+        .n = 1, .first = lists->seam_first, .bad = &lists->seam_is_bad};
     if (is_deep) {
         lists->rows.inner = (int64_t *)lists->seam_inner->data;
         lists->rows.inner[lists->n_inner] = (int64_t)lists->seam.n;
@@ -378,11 +378,11 @@ static void show_seam(struct stg_parquet_lists *lists)
 
 static void show_body(struct stg_parquet_lists *lists, uint64_t end)
 {
-    const struct stg_parquet_rows *part = &lists->part;
-    lists->rows = (struct stg_parquet_rows){.n = end - lists->n_had,
-                                            .first = part->first + lists->n_had,
-                                            .inner = part->inner,
-                                            .is_null = part->is_null + lists->n_had};
+    const struct stg_list_rows *part = &lists->part;
+    lists->rows = (struct stg_list_rows){.n = end - lists->n_had,
+                                         .first = part->first + lists->n_had,
+                                         .inner = part->inner,
+                                         .bad = part->bad + lists->n_had};
     lists->values = lists->part_values;
     lists->n_had = end;
 }
@@ -455,40 +455,6 @@ int stg_parquet_lists_fill(struct stg_parquet_lists *lists, uint64_t n,
     show_body(lists, n);
     *ret = scan.n_slots;
     return 0;
-}
-
-/* ---- shapes ---- */
-
-static bool is_shape(const struct stg_parquet_lists *lists, uint64_t at)
-{
-    const struct stg_parquet_rows *rows = &lists->rows;
-    const int64_t *shape = lists->column->shape;
-    int64_t first = rows->first[at], end = rows->first[at + 1];
-    if (shape[0] >= 0 && end - first != shape[0])
-        return false;
-    for (int64_t i = first; rows->inner != NULL && shape[1] >= 0 && i < end; i++) {
-        if (rows->inner[i + 1] - rows->inner[i] != shape[1])
-            return false;
-    }
-    return true;
-}
-
-static bool is_alike(const struct stg_parquet_rows *rows, uint64_t a, uint64_t b)
-{
-    return rows->first[a + 1] - rows->first[a] == rows->first[b + 1] - rows->first[b] &&
-           stg_parquet_value_of(rows, a + 1) - stg_parquet_value_of(rows, a) ==
-               stg_parquet_value_of(rows, b + 1) - stg_parquet_value_of(rows, b);
-}
-
-uint64_t stg_parquet_lists_alike(const struct stg_parquet_lists *lists, uint64_t at,
-                                 uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        if (lists->rows.is_null[at + i] != 0 || !is_shape(lists, at + i) ||
-            !is_alike(&lists->rows, at, at + i))
-            return i;
-    }
-    return n;
 }
 
 /* ---- life ---- */

@@ -8,16 +8,8 @@
 #ifndef STG_DAEMON_PARQUET_LISTS_H
 #define STG_DAEMON_PARQUET_LISTS_H
 
+#include "daemon/format/list_rows.h"
 #include "daemon/format/parquet/values.h"
-
-/* Elements of row i are first[i] to first[i + 1] - 1. An element is a value or, of lists
- * of lists, a list: values inner[e] to inner[e + 1] - 1. */
-struct stg_parquet_rows {
-    uint64_t n;
-    int64_t *first;
-    int64_t *inner;   /* NULL: an element is a value */
-    uint8_t *is_null; /* the row has a null that has no default */
-};
 
 struct stg_parquet_lists {
     const struct stg_parquet_column *column;
@@ -25,11 +17,11 @@ struct stg_parquet_lists {
     struct stg_quota *quota;
 
     /* The rows that can be had, and their values. */
-    struct stg_parquet_rows rows;
+    struct stg_list_rows rows;
     const struct stg_parquet_values *values;
 
     /* A part, and how many of its rows were had. */
-    struct stg_parquet_rows part;
+    struct stg_list_rows part;
     const struct stg_parquet_values *part_values;
     bool goes_on;              /* its first row began in a part before */
     bool inner_goes_on;        /* so did the first list of it */
@@ -45,7 +37,7 @@ struct stg_parquet_lists {
     struct stg_chunk *seam_inner;
     uint64_t n_inner;
     int64_t seam_first[2];
-    uint8_t seam_is_null;
+    uint8_t seam_is_bad;
 };
 
 /* Begins a row group. */
@@ -69,17 +61,5 @@ int stg_parquet_lists_next(struct stg_parquet_lists *lists, bool is_last, uint64
 int stg_parquet_lists_fill(struct stg_parquet_lists *lists, uint64_t n,
                            const struct stg_parquet_values *values, uint64_t *ret,
                            struct stg_err *err);
-
-/* Returns how many of n rows, from row `at` on, are not null and have the shape of the
- * first one, which fits the declared one. */
-uint64_t stg_parquet_lists_alike(const struct stg_parquet_lists *lists, uint64_t at,
-                                 uint64_t n);
-
-/* The first value of a row; of row `at` + n: behind the last one of n rows. */
-static inline int64_t stg_parquet_value_of(const struct stg_parquet_rows *rows,
-                                           uint64_t at)
-{
-    return rows->inner != NULL ? rows->inner[rows->first[at]] : rows->first[at];
-}
 
 #endif

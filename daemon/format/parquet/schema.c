@@ -32,7 +32,7 @@ struct path {
 /* Levels at an element. */
 struct levels {
     unsigned max_level, n_lists;
-    unsigned list_levels[STG_PARQUET_MAX_LISTS];
+    unsigned list_levels[STG_MAX_LISTS];
 };
 
 /* A group whose children are being read. */
@@ -262,7 +262,7 @@ static struct levels levels_of(const struct group *outer, const struct element *
         element->repetition == OPTIONAL || element->repetition == REPEATED;
     if (element->repetition != REPEATED)
         return levels;
-    if (levels.n_lists < STG_PARQUET_MAX_LISTS)
+    if (levels.n_lists < STG_MAX_LISTS)
         levels.list_levels[levels.n_lists] = levels.max_level;
     levels.n_lists++;
     return levels;
@@ -271,7 +271,7 @@ static struct levels levels_of(const struct group *outer, const struct element *
 static int check_lists(const struct stg_parquet_want *want,
                        const struct stg_parquet_leaf *leaf, struct stg_err *err)
 {
-    if (leaf->n_lists > STG_PARQUET_MAX_LISTS)
+    if (leaf->n_lists > STG_MAX_LISTS)
         return stg_err(
             err, -STAGER_UNIMPLEMENTED,
             "column %.256s: its lists are %u deep, which is not supported; two "

@@ -7,10 +7,10 @@
 #define STG_DAEMON_PARQUET_SCHEMA_H
 
 #include "core/err.h"
+#include "daemon/format/list_rows.h"
 #include "daemon/format/parquet/thrift.h"
 
 #define STG_PARQUET_NO_COLUMN UINT32_MAX
-#define STG_PARQUET_MAX_LISTS 2 /* lists of lists */
 
 /* Numbers of the format's Type. */
 enum stg_parquet_type {
@@ -42,7 +42,7 @@ struct stg_parquet_leaf {
     unsigned n_lists;     /* also its largest repetition level */
     /* A list has elements from this definition level on, is empty at the one below, and
      * null at lower ones. The outer one first. */
-    unsigned list_levels[STG_PARQUET_MAX_LISTS];
+    unsigned list_levels[STG_MAX_LISTS];
     bool is_group, is_map; /* not there: a struct, a list or a map has the name */
     bool is_unsigned;      /* integers */
     unsigned bits;         /* of an integer: 8 to 64 */

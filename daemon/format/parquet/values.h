@@ -13,9 +13,9 @@
 /* A column as a step declares it. Strings are borrowed. */
 struct stg_parquet_column {
     struct stg_parquet_want want;
-    int64_t shape[STG_PARQUET_MAX_LISTS]; /* of the lists; -1: any length */
-    uint64_t value;   /* the default of a number, in its first bytes */
-    const char *text; /* and that of a string */
+    int64_t shape[STG_MAX_LISTS]; /* of the lists; -1: any length */
+    uint64_t value;               /* the default of a number, in its first bytes */
+    const char *text;             /* and that of a string */
     uint64_t text_bytes;
 };
 

@@ -40,35 +40,61 @@ def text_of(value, default):
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def lacks(value):
-    return value is None or (isinstance(value, list) and None in value)
+class Bad(Exception):
+    """The row cannot be had."""
 
 
-def rows_of(columns, defaults, sizes):
+def fill(shape, default):
+    """What stands for a null."""
+    return default if not shape else [fill(shape[1:], default)] * (shape[0] or 0)
+
+
+def resolve(value, shape, default):
+    if value is None:
+        if default is None:
+            raise Bad
+        return fill(shape, default)
+    if not shape:
+        return value
+    if shape[0] not in (None, len(value)):
+        raise Bad
+    return [resolve(item, shape[1:], default) for item in value]
+
+
+def cell_of(value, shape, default):
+    """The components of a value; two of lists of lists that vary in length."""
+    value = resolve(value, shape, default)
+    if len(shape) == 2 and shape[1] is None:
+        ends = [sum(len(item) for item in value[:k]) for k in range(len(value) + 1)]
+        return f"{text_of(sum(value, []), None)} {text_of(ends, None)}"
+    return text_of(value, None)
+
+
+def rows_of(columns, defaults, shapes):
     """The lines that a test expects: a row that lacks a value without a default is an error."""
     lines = []
     for row in zip(*columns.values()):
-        pairs = [(name, [value] * sizes[name] if value is None and name in sizes else value) for name, value in zip(columns, row)]
-        if any(lacks(value) and name not in defaults for name, value in pairs):
+        try:
+            lines.append(" ".join(cell_of(value, shapes.get(name, []), defaults.get(name)) for name, value in zip(columns, row)))
+        except Bad:
             lines.append("!INVALID_ARGUMENT")
-        else:
-            lines.append(" ".join(text_of(value, defaults.get(name)) for name, value in pairs))
     return "".join(line + "\\n" for line in lines)
 
 
 FILES = []
 
 
-def golden(name, data, dtypes, columns, defaults=None, sizes=None):
+def golden(name, data, dtypes, columns, defaults=None, shapes=None):
     """columns: the values that a reader gets, None for a null."""
-    defaults, sizes = defaults or {}, sizes or {}
+    defaults, shapes = defaults or {}, shapes or {}
     array(f"arrow_{name}", data)
     text = f"columns: {{{', '.join(f'{key}: {dtype}' for key, dtype in dtypes.items())}}}"
-    if sizes:
-        text += f", shapes: {{{', '.join(f'{key}: [{size}]' for key, size in sizes.items())}}}"
+    if shapes:
+        texts = [f"{key}: [{', '.join('null' if n is None else str(n) for n in shape)}]" for key, shape in shapes.items()]
+        text += f", shapes: {{{', '.join(texts)}}}"
     if defaults:
         text += f", defaults: {{{', '.join(f'{key}: {text_of(value, None)}' for key, value in defaults.items())}}}"
-    FILES.append((name, text, rows_of(columns, defaults, sizes)))
+    FILES.append((name, text, rows_of(columns, defaults, shapes)))
 
 
 print("""/* SPDX-License-Identifier: Apache-2.0
@@ -145,7 +171,7 @@ golden("types", saved(pa.table(KINDS).to_batches()),
         "user/id": [None if i % 8 in (3, 4) else i for i in range(N)],
         "user/tag/word": [None if i % 8 == 3 else f"w{i}" for i in range(N)],
         "point": [None if i % 7 == 2 else [float(i), None if i % 7 == 4 else i * 2.0] for i in range(N)]},
-       {"none": 3, "user/id": -5, "user/tag/word": "gone", "point": 0.5}, {"point": 2})
+       {"none": 3, "user/id": -5, "user/tag/word": "gone", "point": 0.5}, {"point": [2]})
 
 WORDS = ["zero", "one", None, "three", "four"]
 
@@ -173,14 +199,54 @@ golden("replaced", saved(OTHER, "stream"), CODE_TYPES, CODES, {"word": "none"})
 EMPTY = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int32()), pa.array([], pa.string()))
 golden("no_words", saved([pa.RecordBatch.from_arrays([EMPTY], ["word"])]), {"word": "string"}, {"word": [None, None]}, {"word": "none"})
 
+LISTS = {"ids": [None if i % 6 == 5 else [i * 10 + k for k in range(i % 4)] for i in range(N)],
+         "words": [[f"w{i}-{k}" if (i + k) % 5 else None for k in range((i * 3) % 4)] for i in range(N)],
+         "deep": [None if i % 9 == 8 else [None if (i + k) % 7 == 6 else [i + j for j in range((i + k) % 3)] for k in range(i % 3)]
+                  for i in range(N)],
+         "point": [None if i % 7 == 2 else [float(i), None if i % 7 == 4 else i * 2.0] for i in range(N)],
+         "grid": [None if i % 8 == 1 else [[i, i + 1], None if i % 8 == 5 else [i + 2, i + 3]] for i in range(N)],
+         "three": [None if i % 5 == 3 else [i, i + 1, i + 2] for i in range(N)],
+         "tags/key": [[f"k{k}" for k in range(i % 3)] for i in range(N)],
+         "tags/value": [[i + k for k in range(i % 3)] for i in range(N)],
+         "pairs/a": [[None if k == 1 and i % 4 == 3 else i for k in range(i % 3)] for i in range(N)],
+         "codes": [[["x", "yy"][(i + k) % 2] for k in range(i % 4)] for i in range(N)],
+         "none": [[None] * (i % 3) for i in range(N)]}
+CODED_LISTS = pa.ListArray.from_arrays(
+    pa.array([0, *(sum(len(row) for row in LISTS["codes"][:i + 1]) for i in range(N))], pa.int32()),
+    pa.DictionaryArray.from_arrays(pa.array([["x", "yy"].index(word) for word in sum(LISTS["codes"], [])], pa.int8()), ["x", "yy"]))
+LIST_TABLE = pa.table({
+    "ids": pa.array(LISTS["ids"], pa.list_(pa.int64())),
+    "words": pa.array(LISTS["words"], pa.large_list(pa.string())),
+    "deep": pa.array(LISTS["deep"], pa.list_(pa.list_(pa.int32()))),
+    "point": pa.array(LISTS["point"], pa.list_(pa.float32(), 2)),
+    "grid": pa.array(LISTS["grid"], pa.list_(pa.list_(pa.int16(), 2), 2)),
+    "three": pa.array(LISTS["three"], pa.list_(pa.int8())),
+    "tags": pa.array([list(zip(*row)) for row in zip(LISTS["tags/key"], LISTS["tags/value"])], pa.map_(pa.string(), pa.int64())),
+    "pairs": pa.array([[{"a": a, "b": "b"} if a is not None else None for a in row] for row in LISTS["pairs/a"]],
+                      pa.list_(pa.struct({"a": pa.int64(), "b": pa.string()}))),
+    "codes": CODED_LISTS,
+    "none": pa.array(LISTS["none"], pa.list_(pa.null()))})
+LIST_TYPES = {"ids": "int64", "words": "string", "deep": "int64", "point": "float32", "grid": "int32", "three": "int32",
+              "tags/key": "string", "tags/value": "int64", "pairs/a": "int64", "codes": "string", "none": "int32"}
+LIST_SHAPES = {"ids": [None], "words": [None], "deep": [None, None], "point": [2], "grid": [2, 2], "three": [3],
+               "tags/key": [None], "tags/value": [None], "pairs/a": [None], "codes": [None], "none": [None]}
+LIST_FILL = {"ids": -1, "words": "none", "deep": -2, "point": 0.5, "grid": 7, "three": 9, "pairs/a": -3, "none": 4}
+golden("lists", saved(LIST_TABLE.to_batches(max_chunksize=9)), LIST_TYPES, LISTS, LIST_FILL, LIST_SHAPES)
+golden("zstd_lists", saved(LIST_TABLE.to_batches(max_chunksize=9), "stream", compression="zstd"), LIST_TYPES, LISTS, LIST_FILL,
+       LIST_SHAPES)
+golden("bad_lists", saved(LIST_TABLE.to_batches()), LIST_TYPES, LISTS, {"none": 4, "pairs/a": 0}, LIST_SHAPES)
+golden("odd_shapes", saved(LIST_TABLE.to_batches()), {"point": "float32", "grid": "int32", "deep": "int32", "three": "int32"},
+       {name: LISTS[name] for name in ("point", "grid", "deep", "three")}, {"point": -1.0, "grid": 1, "deep": 5, "three": 0},
+       {"point": [None], "grid": [None, None], "deep": [None, 1], "three": [None]})
+
 array("arrow_empty", saved(split(TABLE, SCHEMA, 0), "stream"))
-ODD = {"ids": pa.array([[1, 2], [3]]), "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+ODD = {"ids": pa.array([[1, 2], [3]]), "deep": pa.array([[[[1]]], [[[2]]]]), "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
        "view": pa.array(["a", "b" * 20], pa.string_view()), "runs": pa.RunEndEncodedArray.from_arrays([2], [7]),
        "either": pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])]),
        "either_dense": pa.UnionArray.from_dense(pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["a"])]),
        "wide": pa.array([decimal.Decimal(1), decimal.Decimal(2)], pa.decimal256(40, 0)),
        "span": pa.array([(1, 2, 3), (4, 5, 6)], pa.month_day_nano_interval()),
-       "pairs": pa.array([[[1, 2]], [[3, 4]]], pa.list_(pa.list_(pa.int8(), 2), 1)),
+       "pairs": pa.array([[{"x": 1}], [{"x": 2}]]),
        "list_view": pa.array([[1], [2]], pa.list_view(pa.int8())),
        "codes": pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([{"x": 1}, {"x": 2}])),
        "last": pa.array([5, 6], pa.int32())}

@@ -134,7 +134,7 @@ static char *sorted(const char *text)
 static void a_global_shuffle_has_each_row_of_each_file_once(void)
 {
     struct stg_dataset_env env = stg_test_env();
-    char twice[4096];
+    char twice[16384];
     for (size_t i = 0; i < N_FILES; i++) {
         stg_test_file("a.arrow", arrow_files[i].data, arrow_files[i].bytes);
         stg_test_file("b.arrow", arrow_files[i].data, arrow_files[i].bytes);
@@ -171,6 +171,48 @@ static void lists_of_one_size_are_rows_of_a_batch(void)
                "[[0 0] [1 2] [-1 -1]]\n[[3 6] [4 -1] [5 10]]\n", "lists");
 }
 
+static void lists_are_ragged_components(void)
+{
+    stg_test_file("a.arrow", arrow_lists, sizeof(arrow_lists));
+    check_rows("columns: {ids: int64, words: string}, shapes: {ids: [null], words: "
+               "[null]}, defaults: {ids: -1, words: none}",
+               "- ragged_batch: {batch_size: 4}\n- take: {count: 1}\n",
+               "[10 20 21 30 31 32] [0 0 1 3 6] [w1-0 w1-1 w1-2 w2-0 w2-1 w3-0] "
+               "[0 0 3 5 6]\n",
+               "lists");
+    check_rows(
+        "columns: {deep: int64}, shapes: {deep: [null, null]}, defaults: {deep: 0}",
+        "- ragged_batch: {batch_size: 3}\n- take: {count: 1}\n",
+        "[1 2 3] [0 1 3 3] [0 0 1 3]\n", "lists of lists");
+    check_rows("columns: {grid: int32}, shapes: {grid: [2, 2]}, defaults: {grid: 0}",
+               "- batch: {batch_size: 2}\n- take: {count: 1}\n",
+               "[[[0 1] [2 3]] [[0 0] [0 0]]]\n", "lists of a declared length");
+}
+
+static void a_list_of_another_length_costs_its_row(void)
+{
+    stg_test_file("a.arrow", arrow_lists, sizeof(arrow_lists));
+    check_rows("columns: {ids: int64}, shapes: {ids: [2]}, defaults: {ids: 0}",
+               "- take: {count: 2}\n",
+               "!INVALID_ARGUMENT\n!INVALID_ARGUMENT\n[20 21]\n!INVALID_ARGUMENT\n"
+               "!INVALID_ARGUMENT\n[0 0]\n",
+               "another length");
+    CHECK_CONTAINS(error_of("columns: {ids: int64}, shapes: {ids: [2]}"),
+                   "a.arrow: row 0: column ids, record batch 0 at offset ");
+    CHECK_CONTAINS(error_of("columns: {ids: int64}, shapes: {ids: [2]}"),
+                   "the list has 0 elements, and shapes declares 2");
+}
+
+static void fields_that_make_a_list_may_be_named(void)
+{
+    stg_test_file("a.arrow", arrow_lists, sizeof(arrow_lists));
+    check_rows("columns: {ids/item: int64, tags/entries/value: int64, pairs/item/b: "
+               "string}, shapes: {ids/item: [null], tags/entries/value: [null], "
+               "pairs/item/b: [null]}, defaults: {ids/item: 0}",
+               "- take: {count: 3}\n", "[] [] []\n[10] [1] [b]\n[20 21] [2 3] [b b]\n",
+               "names");
+}
+
 static void a_column_becomes_a_wider_dtype(void)
 {
     stg_test_file("a.arrow", arrow_types, sizeof(arrow_types));
@@ -184,6 +226,10 @@ static void the_defaults_of_a_column_stand_for_one_that_a_file_lacks(void)
     check_rows("columns: {id: int64, more: string, count: int32, price: float32}, "
                "defaults: {more: text, count: 7}",
                "- take: {count: 2}\n", "-300 text 7 -2\n619 text 7 -1.75\n", "defaults");
+    check_rows("columns: {a: int64, b: int64, c: string, d: int64}, "
+               "shapes: {a: [null], b: [2], c: [null, null], d: [2, 1]}, "
+               "defaults: {a: 7, b: 7, c: x, d: 8}",
+               "- take: {count: 1}\n", "[] [7 7] [] [0] [[8] [8]]\n", "no lists");
 }
 
 static void a_file_without_rows_has_none(void)
@@ -209,27 +255,37 @@ static void an_error_names_file_column_and_what_to_do(void)
         const char *options, *part;
     } rows[] = {
 #define ODD(options, part) {arrow_odd, sizeof(arrow_odd), options, part}
-        ODD("columns: {ids: int64}", "a.arrow: column ids: it is a list, which is not"),
-        ODD("columns: {ids/item: int64}", "column ids/item: it is part of a list, a map"),
-        ODD("columns: {map: string}", "column map: it is a map, which is not supported"),
+        ODD("columns: {ids: int64}", "a.arrow: column ids: its lists are 1 deep in the "
+                                     "file, and the step declares "
+                                     "0 dimensions (shapes: {ids: [null]})"),
+        ODD("columns: {ids/item: int32}, shapes: {ids/item: [null]}",
+            "column ids/item: it is int64 in the file, and the step declares int32"),
+        ODD("columns: {ids: int64}, shapes: {ids: [null, 2]}",
+            "its lists are 1 deep in the file, and the step declares 2 dimensions"),
+        ODD("columns: {deep: int64}, shapes: {deep: [null, 2]}",
+            "column deep: its lists are 3 deep, which is not supported; two are"),
+        ODD("columns: {map: string}",
+            "column map: it is a map in the file; name its fields, such as map/key"),
+        ODD("columns: {pairs: int8}, shapes: {pairs: [null]}",
+            "column pairs: it is a struct in the file; name its fields"),
         ODD("columns: {view: string}", "column view: it is a utf8_view, which is not"),
         ODD("columns: {runs: int64}", "column runs: it is run-end encoded, which is not"),
         ODD("columns: {either: int64}", "column either: it is a union, which is not"),
         ODD("columns: {wide: int64}", "column wide: it is a decimal of 256 bits, which"),
         ODD("columns: {span: int64}", "column span: it is an interval, which is not"),
-        ODD("columns: {pairs: int8}", "its lists have other items than numbers"),
         ODD("columns: {list_view: int8}", "it is a list_view, which is not supported"),
         ODD("columns: {codes: int64}", "it is a dictionary of values, each of which is"),
-        ODD("columns: {codes/x: int64}", "a union or a dictionary, which is not"),
+        ODD("columns: {codes/x: int64}", "it is part of a union, a dictionary or a view"),
         {arrow_types, sizeof(arrow_types), "columns: {user: int64}",
-         "column user: it is a struct; name its fields, such as user/NAME"},
+         "column user: it is a struct in the file; name its fields, such as user/NAME"},
         {arrow_types, sizeof(arrow_types), "columns: {point: float32}",
-         "column point: it is [float32, 2] in the file, and the step declares 1 numbers"},
+         "column point: its lists are 1 deep in the file, and the step declares 0"},
         {arrow_types, sizeof(arrow_types),
          "columns: {point: int64}, shapes: {point: [2]}",
          "it is float32 in the file, and the step declares int64"},
         {arrow_plain, sizeof(arrow_plain), "columns: {id: int64}, shapes: {id: [2]}",
-         "column id: it is int64 in the file, and the step declares 2 numbers in a row"},
+         "column id: its lists are 0 deep in the file, and the step declares 1 "
+         "dimensions"},
         {arrow_plain, sizeof(arrow_plain), "columns: {id: int32}",
          "column id: it is int64 in the file, and the step declares int32"},
         {arrow_plain, sizeof(arrow_plain), "columns: {price: string}",
@@ -279,9 +335,9 @@ static void rows_that_cannot_be_had_name_their_column_and_batch(void)
         const char *options, *part;
     } rows[] = {
         {arrow_bad_rows, sizeof(arrow_bad_rows), 1, "columns: {price: float32}",
-         "a.arrow: row 1: column price, record batch 0: the value is null, and the step"},
+         "a.arrow: row 1: column price, record batch 0 at offset "},
         {arrow_types, sizeof(arrow_types), 5, "columns: {huge: int64}",
-         "row 5: column huge, record batch 0: the decimal is out of the range of int64"},
+         ": the decimal is out of the range of int64"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct stg_dataset_env env = stg_test_env();
@@ -332,11 +388,10 @@ static void options_that_cannot_be_right_are_refused(void)
         {"columns: {id: number}", "the dtype of id is \"number\""},
         {"columns: {id: bfloat16}", "the dtype of id is \"bfloat16\""},
         {"columns: {id: [int64]}", "the dtype of id is \"\""},
-        {"columns: {id: int8}, shapes: {id: 3}", "shapes: that of id must be a list of"},
-        {"columns: {id: int8}, shapes: {id: [0]}",
-         "shapes: that of id must be a list of"},
-        {"columns: {id: int8}, shapes: {id: [-1]}", "shapes: that of id must be a list"},
-        {"columns: {id: string}, shapes: {id: [3]}", "of one dimension from 1 to"},
+        {"columns: {id: int8}, shapes: {id: 3}",
+         "that of id must be a list of at most 2"},
+        {"columns: {id: int8}, shapes: {id: [0]}", "dimensions from 1 to 65536"},
+        {"columns: {id: int8}, shapes: {id: [1, 2, 3]}", "at most 2 dimensions"},
         {"columns: {id: int8}, shapes: {ids: [3]}", "shapes: columns has no \"ids\""},
         {"columns: {id: int8}, defaults: {id: 300}", "the default of id"},
         {"columns: {id: int8}, defaults: {id: x}", "the default of id must be one int8"},
@@ -427,6 +482,9 @@ static const struct stg_test tests[] = {
     TEST(a_global_shuffle_has_each_row_of_each_file_once),
     TEST(batches_of_rows_are_slices),
     TEST(lists_of_one_size_are_rows_of_a_batch),
+    TEST(lists_are_ragged_components),
+    TEST(a_list_of_another_length_costs_its_row),
+    TEST(fields_that_make_a_list_may_be_named),
     TEST(a_column_becomes_a_wider_dtype),
     TEST(the_defaults_of_a_column_stand_for_one_that_a_file_lacks),
     TEST(a_file_without_rows_has_none),
