@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step arrow, through a daemon, gives the values that pyarrow reads, bit by bit: each type, in the file format and in
 the stream format, with each codec, in batches of several sizes, with dictionaries, with nulls in several patterns, and in
-structs that are null. And the folders that Hugging Face datasets saves, where that package is.
+structs that are null. So do lists and lists of lists of each type, and maps. And the folders that Hugging Face datasets saves, where that package is.
 
     peer_arrow.py BUILD
 """
@@ -187,6 +187,103 @@ def compare(folder, columns, case, rng):
     return not wrong
 
 
+# ---- lists ----
+
+def list_of(values, kind, null, rng):
+    """Lists of these values; of some that are null, the values stay in the file."""
+    starts = [0]
+    while starts[-1] < len(values):
+        starts.append(min(starts[-1] + rng.choice([0, 1, 1, 2, 3, 17, 300]), len(values)))
+    mask = pa.array([null(i, rng) for i in range(len(starts) - 1)], pa.bool_())
+    maker, index = (pa.LargeListArray, pa.int64()) if kind == "large" else (pa.ListArray, pa.int32())
+    return maker.from_arrays(pa.array(starts, index), values, mask=mask)
+
+
+def lists_of(columns, case, rng):
+    """Arrays of lists of each type, all with as many rows: [x] or [[x]]."""
+    _, _, pattern, _, depth = case
+    null, arrays = NULLS["some" if pattern == "all" else pattern], {}
+    for name, (array, _, _) in columns.items():
+        arrays[name] = with_nulls(array, NULLS[pattern], rng) if name != "nothing" else array
+        for _ in range(depth):
+            arrays[name] = list_of(arrays[name], rng.choice(["small", "large"]), null, rng)
+    n_rows = min(len(array) for array in arrays.values())
+    return {name: array.slice(0, n_rows) for name, array in arrays.items()}
+
+
+def add_part(got, column, part, dtype):
+    values, splits = (part.values, part.row_splits) if isinstance(part, stager.Ragged) else part
+    got.setdefault(column + "/lengths", []).extend(np.diff(splits).tolist())
+    if isinstance(values, stager.Ragged):
+        add_part(got, column + "/values", values, dtype)
+    else:
+        got.setdefault(column + "/values", []).extend(flat(found({"x": values}, "x", dtype)))
+
+
+def read_lists(path, dtypes, defaults, shapes):
+    """By component of ragged batches: all parts of a pass, and row_splits as lengths."""
+    dataset = stager.arrow(path, dtypes, defaults, shapes, shuffle=False).ragged_batch(64)
+    is_pair = {column: len(shape) > 1 and shape[1] is None for column, shape in shapes.items()}
+    stager.apply(stager.staged(dataset, name="lists", on_timeout="wait", max_batch_bytes="16MiB"), replace=True)
+    got = {}
+    with stager.open("lists") as stream:
+        for batch in stream:
+            for column, dtype in dtypes.items():
+                pair = (batch[f"{column}/values"], batch[f"{column}/row_splits"]) if is_pair[column] else batch[column]
+                add_part(got, column, pair, dtype)
+    stager.delete("lists")
+    return got
+
+
+def lengths_of(column):
+    return [0 if length is None else length for length in pa.compute.list_value_length(column).to_pylist()]
+
+
+def expected_lists(array, depth, dtype, default):
+    want, leaves = {"/lengths": lengths_of(array)}, array.flatten()
+    if depth == 2:
+        want["/values/lengths"] = lengths_of(leaves)
+        leaves = leaves.flatten()
+    want["/values" * depth] = expected(leaves, dtype, default)
+    return want
+
+
+def compare_lists(folder, columns, case, rng):
+    kind, codec, _, size, depth = case
+    path = os.path.join(folder, "lists.arrow")
+    arrays = lists_of(columns, case, rng)
+    write(path, arrays, kind, codec, size, False)
+    dtypes = {name: dtype for name, (_, dtype, _) in columns.items()}
+    defaults = {name: default for name, (_, _, default) in columns.items()}
+    got = read_lists(path, dtypes, defaults, {name: [None] * depth for name in columns})
+    wrong = []
+    for name, dtype in dtypes.items():
+        want = expected_lists(arrays[name], depth, dtype, defaults[name])
+        wrong += [name + part for part, values in want.items() if got.get(name + part) != values]
+    if wrong:
+        print(f"FAIL lists {' '.join(map(str, case))}: {', '.join(wrong)} differ")
+    return not wrong
+
+
+def compare_maps(folder, rng):
+    """Maps, and lists of lists of one size."""
+    path = os.path.join(folder, "maps.arrow")
+    rows = [None if i % 9 == 4 else [(f"k{i}-{k}", None if k % 5 == 3 else i + k) for k in range(rng.randrange(6))] for i in range(N)]
+    sizes = [rng.randrange(4) for _ in range(N)]
+    vectors = [[[i, k, 0.5] for k in range(size)] for i, size in enumerate(sizes)]
+    write(path, {"m": pa.array(rows, pa.map_(pa.string(), pa.int64())), "v": pa.array(vectors, pa.list_(pa.list_(pa.float32(), SIZE)))},
+          "file", None, 700, False)
+    dtypes = {"m/key": "string", "m/value": "int64", "v": "float32"}
+    got = read_lists(path, dtypes, {"m/key": "", "m/value": -1}, {"m/key": [None], "m/value": [None], "v": [None, SIZE]})
+    pairs, lengths = [pair for row in rows for pair in row or []], [len(row or []) for row in rows]
+    want = {"m/key/lengths": lengths, "m/key/values": [key.encode() for key, _ in pairs],
+            "m/value/lengths": lengths, "m/value/values": bits(np.array([-1 if v is None else v for _, v in pairs]), "int64"),
+            "v/lengths": sizes, "v/values": bits(np.array(flat(sum(vectors, []))), "float32")}
+    if got != want:
+        print(f"FAIL maps: {', '.join(name for name in want if got.get(name) != want[name])} differ")
+    return got == want
+
+
 def grown(folder, rng):
     """Dictionaries that grow by deltas, and those that are replaced, batch by batch; and all rows in a global shuffle."""
     texts = [f"w{i}" for i in range(200)]
@@ -248,8 +345,12 @@ def main():
         os.environ.update(daemon.env())
         for case in cases:
             failed += not compare(folder, columns, case, rng)
-        failed += grown(folder, rng) + saved_folders(folder)
-    print(f"{len(cases) + 2 - failed} passed, {failed} failed, 0 skipped")
+        scalars = {name: column for name, column in columns.items() if name not in ("point", "bits")}
+        for case in itertools.product(["file", "stream"], [None, "lz4", "zstd"], NULLS, [20, 100000], [1, 2]):
+            cases.append(case)
+            failed += not compare_lists(folder, scalars, case, rng)
+        failed += (not compare_maps(folder, rng)) + grown(folder, rng) + saved_folders(folder)
+    print(f"{len(cases) + 3 - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 
 
