@@ -195,7 +195,10 @@ struct stager_options {
      * UNAVAILABLE at once. See "When stagerd ends and starts again" in docs/delivery.md
      */
     uint32_t daemon_reconnect_millis;
-    uint32_t reserved1;
+    /* 1: when the pipeline is replaced, the stream goes on with the new version at a
+     * batch boundary, in place of ABORTED. Excludes STAGER_NEVER. See "When a pipeline is
+     * replaced" in docs/delivery.md */
+    uint32_t follow;
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three
@@ -292,6 +295,8 @@ struct stager_stream_info {
     uint64_t reconnects;      /* times that the stream went on with a stagerd that was
                                  started again */
     uint64_t reconnect_ns;    /* time for which it had none, as stager_next saw it */
+    uint64_t generation;      /* of the pipeline that the next batches are of */
+    uint64_t followed;        /* versions of the pipeline that the stream moved to */
 };
 
 /* Room for the text of every state. One of several clients of a split may need it all;
@@ -394,10 +399,13 @@ int stager_open(struct stager *client, const char *name,
  *   UNAVAILABLE: stagerd has ended, and did not start again within
  *     daemon_reconnect_millis; or the stream does not reconnect (the text has the
  *     reason). Until then the call waits, and DEADLINE_EXCEEDED says so.
- *   ABORTED: the pipeline was replaced or deleted; or stagerd was started again, and the
- *     run cannot go on (the text names the client that is missing).
+ *   ABORTED: the pipeline was replaced (without `follow`) or deleted; or it was replaced,
+ *     or stagerd was started again, and the run cannot go on (the text names the client
+ *     that is missing).
  *   FAILED_PRECONDITION, NOT_FOUND, with `finished` set: stagerd was started again, and
  *     a newer attempt has begun, or the pipeline was deleted.
+ *   With `follow`, any code of stager_open, with `finished` set: the stream cannot go on
+ *     with the version that replaced its pipeline; the text has the difference.
  *   Any other code: an error item. INVALID_ARGUMENT can also mean a staged batch that
  *     cannot be split into slices. The stream continues after either, unless
  *     stager_stream_info has `finished` set.

@@ -197,7 +197,9 @@ static_assert(sizeof(struct stg_sharing) == 88, "ABI");
 #define STG_FINAL_TEXT_BYTES 1008
 
 /* The reason for the end of the stream; written once, before the FINAL descriptor. */
-#define STG_FINAL_STOPPED "stagerd was stopped" /* how its text begins if it ends */
+/* How its text begins if stagerd ends, and if the pipeline has another generation. */
+#define STG_FINAL_STOPPED "stagerd was stopped"
+#define STG_FINAL_REPLACED "replaced by generation "
 
 struct stg_final {
     uint32_t code; /* positive status code */

@@ -203,6 +203,9 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->approximate = open->has_approximate = from->approximate;
     open->resume = (char *)from->resume;
     open->never_reconnects = open->has_never_reconnects = from->never_reconnects;
+    open->follow = open->has_follow = from->follow;
+    if (from->follow)
+        STG_PUT(open, generation, from->generation);
     if (from->rejoin.member != 0)
         open->reconnect = reconnect_fill(&parts->reconnect, &from->rejoin);
     STG_PUT(open, rank, from->rank);
@@ -475,6 +478,8 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->approximate = from->approximate != 0;
     ret->resume = from->resume;
     ret->never_reconnects = from->never_reconnects != 0;
+    ret->follow = from->follow != 0;
+    ret->generation = from->generation;
     reconnect_take(from->reconnect, &ret->rejoin);
     ret->rank = from->rank;
     ret->world_size = from->world_size;

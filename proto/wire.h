@@ -92,7 +92,8 @@ struct stg_request {
     const char *file;
     bool replace;
     bool warm;             /* apply, rollback: the new version fills its buffer first */
-    uint64_t generation;   /* rollback: of a kept definition; 0: the last other one */
+    uint64_t generation;   /* rollback: of a kept definition; 0: the last other one. open,
+                              with follow: that the stream had; 0: none */
     const char *script;    /* apply: the script that applies it; NULL: none */
     uint64_t script_run;   /* which run of the script */
     const char *client_id; /* open */
@@ -108,6 +109,7 @@ struct stg_request {
     struct stg_rejoin rejoin; /* open; commit of a stream whose stagerd ended: with name,
                                  client_id, named */
     bool never_reconnects;    /* open: its stream ends with stagerd */
+    bool follow;              /* open: it goes on with later versions of the pipeline */
     bool approximate;         /* open: also where a state is not exact */
     uint32_t rank;            /* open, round_robin: of world_size */
     uint32_t world_size;      /* open; 0: ranks are the order of joining */
@@ -344,6 +346,8 @@ struct stg_reply {
                              batch has the place */
     uint64_t skip_rows;   /* open, with a state: rows that were taken already */
     const char *state;    /* open: where a commit lets the client begin; "": no commit */
+    bool anew;            /* open: a stream that follows begins the new version; its
+                             state was not used */
     struct stg_rejoin rejoin;   /* open */
     uint64_t feed_version;      /* feed */
     const char *function;       /* work: "module:name"; boundary is its result's schema */

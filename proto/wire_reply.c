@@ -148,6 +148,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     STG_PUT(open, run, from->rejoin.run);
     STG_PUT(open, member, from->rejoin.member);
     STG_PUT(open, attempt, from->rejoin.attempt);
+    STG_PUT(open, anew, from->anew);
     if (from->pipeline != NULL) {
         open->pipeline = stg_convert_from_spec(from->pipeline, bump);
         if (open->pipeline == NULL)
@@ -484,6 +485,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->begins_pass = from->begins_pass;
     ret->skip_rows = from->skip_rows;
     ret->state = stg_wire_taken(from->state);
+    ret->anew = from->anew != 0;
     ret->rejoin = (struct stg_rejoin){
         .run = from->run, .member = from->member, .attempt = from->attempt};
     int rc = device_take(from, ret, err);

@@ -106,6 +106,7 @@ static int keep_reply(struct stager_stream *stream, const struct stg_reply *repl
         rc = stg_schema_copy(&reply->slots, &stream->bump, &stream->slots, err);
     if (rc < 0)
         return rc;
+    stream->generation = reply->generation;
     stream->unwatched = reply->unwatched;
     stream->wants_reports = reply->wants_reports;
     if (stream->batch_size != 0) {
@@ -214,6 +215,7 @@ void stg_attach_request(const struct stager_stream *stream, const char *name,
         .resume = stg_progress_resume(options),
         .approximate = stream->is_approximate,
         .never_reconnects = options->daemon_reconnect_millis == STAGER_NEVER,
+        .follow = options->follow != 0,
         .rank = options->rank,
         .world_size = options->world_size,
     };

@@ -21,12 +21,14 @@ static int check(const struct stager_stream *stream, const char *state, const ch
     return stg_state_read(state, strlen(state), &ignored, err);
 }
 
-/* Returns whether that is the end of a stagerd that may come back. */
+/* Returns whether the socket has ended because stagerd did, which may come back, or
+ * because the stream has let go of it to follow. */
 static bool is_away(const struct stager_stream *stream, int rc)
 {
     return rc == -STAGER_UNAVAILABLE && stream->reconnect != NULL &&
-           stream->client->broken && !stg_stream_is_over(stream) &&
-           (stream->is_gone || stg_stream_is_lost(stream));
+           !stream->reconnect->only_follows && stream->client->broken &&
+           !stg_stream_is_over(stream) &&
+           (stream->is_gone || stream->is_replaced || stg_stream_is_lost(stream));
 }
 
 int stager_commit(struct stager_stream *stream, const char *state, const char *tag)

@@ -10,14 +10,12 @@
 #include "client/transport/sized.h"
 
 /* A field that later fills padding would not change the size: there is none. */
-static_assert(sizeof(struct stager_options) == STG_SIZE_TO(stager_options, reserved1) &&
-                  sizeof(struct stager_batch_info) ==
-                      STG_SIZE_TO(stager_batch_info, position) &&
-                  sizeof(struct stager_stream_info) ==
-                      STG_SIZE_TO(stager_stream_info, reconnect_ns) &&
-                  sizeof(struct stager_gpu_info) ==
-                      STG_SIZE_TO(stager_gpu_info, reserved0),
-              "a struct that may grow ends with its last field");
+static_assert(
+    sizeof(struct stager_options) == STG_SIZE_TO(stager_options, follow) &&
+        sizeof(struct stager_batch_info) == STG_SIZE_TO(stager_batch_info, position) &&
+        sizeof(struct stager_stream_info) == STG_SIZE_TO(stager_stream_info, followed) &&
+        sizeof(struct stager_gpu_info) == STG_SIZE_TO(stager_gpu_info, reserved0),
+    "a struct that may grow ends with its last field");
 
 size_t stager_target_count(const struct stager_stream *stream)
 {
@@ -43,6 +41,7 @@ static uint32_t count_held(const struct stager_stream *stream)
     return n;
 }
 
+/* Reconnects, and versions. */
 static void count_reconnects(const struct stager_stream *stream,
                              struct stager_stream_info *info)
 {
@@ -52,8 +51,9 @@ static void count_reconnects(const struct stager_stream *stream,
     info->dropped_batches += reconnect->n_dropped;
     info->dropped_rows += reconnect->n_dropped_rows;
     info->reconnects = reconnect->n;
+    info->followed = reconnect->n_followed;
     info->reconnect_ns = reconnect->away_ns;
-    if (reconnect->since_ns != 0)
+    if (reconnect->since_ns != 0 && stream->is_gone)
         info->reconnect_ns += (uint64_t)(stg_clock_ns() - reconnect->since_ns);
 }
 
@@ -71,6 +71,7 @@ int stager_stream_info(const struct stager_stream *stream, struct stager_stream_
         .finished = stg_stream_is_over(stream) && !stg_copier_is_ahead(stream),
         .unwatched = stream->unwatched,
         .end_pass = stream->end_pass,
+        .generation = stream->generation,
         .device_bytes = stream->device_bytes,
         .device_shared = stream->n_shared,
         .dropped_batches = ours ? stg_ring_dropped_batches(&stream->ring) : 0,

@@ -29,12 +29,13 @@ static int take(struct stager_stream *stream, int64_t timeout_millis,
                                   : stg_stream_take(stream, timeout_millis, ret);
 }
 
-/* stagerd has ended: waits for it, and takes from the one that runs again. */
+/* stagerd has ended, or the pipeline was replaced: waits for what comes then, and takes
+ * from that. */
 static int take_again(struct stager_stream *stream, int64_t timeout_millis,
                       struct stager_batch **ret)
 {
     int64_t deadline_ns = stg_clock_deadline_ns(stg_clock_ns(), timeout_millis);
-    int rc = -STAGER_UNAVAILABLE;
+    int rc = stream->finished;
     while (stg_reconnect_is_due(stream, rc)) {
         rc = stg_reconnect_until(stream, deadline_ns);
         if (rc < 0)

@@ -56,6 +56,11 @@ static int check_options(const char *name, const struct stager_options *options,
                        "inter_op_threads_num is %u and intra_op_threads_num is %u; the "
                        "maximum of each is %u",
                        inter_op, intra_op, MAX_THREADS);
+    if (options->follow != 0 && options->daemon_reconnect_millis == STAGER_NEVER)
+        return stg_err(
+            err, -STAGER_INVALID_ARGUMENT,
+            "follow needs a daemon_reconnect_millis: a stream that follows its "
+            "pipeline opens it again");
     int rc = stg_progress_check(options, err);
     if (rc == 0)
         rc = check_names("field", options->fields, options->n_fields, err);
@@ -66,6 +71,8 @@ static int check_protocol(const struct stager *client,
                           const struct stager_options *options, struct stg_err *err)
 {
     bool resumes = stg_progress_resume(options) != NULL;
+    if (options->follow != 0 && client->version < STG_PROTOCOL_RECONNECT)
+        return stg_client_outdated(client, "has no streams that follow", err);
     if ((options->state == NULL || client->version >= STG_PROTOCOL_STATE) &&
         (!resumes || client->version >= STG_PROTOCOL_COMMIT))
         return 0;

@@ -8,6 +8,7 @@
 #include "client/api/attach.h"
 #include "client/api/close.h"
 #include "client/api/poll.h"
+#include "client/api/version.h"
 #include "client/device/copier.h"
 #include "client/run/run.h"
 #include "client/stream/progress.h"
@@ -60,7 +61,7 @@ int stg_reconnect_keep(struct stager_stream *stream, const char *name,
                        const struct stg_rejoin *rejoin, struct stg_err *err)
 {
     uint32_t millis = options->daemon_reconnect_millis;
-    if (rejoin->member == 0 || millis == STAGER_NEVER)
+    if ((rejoin->member == 0 || millis == STAGER_NEVER) && options->follow == 0)
         return 0;
     struct stg_reconnect *reconnect = calloc(1, sizeof(*reconnect));
     if (reconnect == NULL)
@@ -68,6 +69,7 @@ int stg_reconnect_keep(struct stager_stream *stream, const char *name,
     stream->reconnect = reconnect;
     reconnect->address = stream->client->address;
     reconnect->rejoin = *rejoin;
+    reconnect->only_follows = rejoin->member == 0;
     reconnect->limit_ns = (millis != 0 ? millis : DEFAULT_MILLIS) * UINT64_C(1000000);
     if (!keep_options(reconnect, name, stream->client_id, options))
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
@@ -114,19 +116,24 @@ static int fail_now(struct stager_stream *stream, const struct stg_err *why)
     pause_until_next(stream);
     drop_next(stream);
     stream->late = false;
-    return stg_err(&stream->err, why->code, "stagerd runs again; reconnecting failed: %s",
+    return stg_err(&stream->err, why->code, "%s; reconnecting failed: %s",
+                   stream->is_replaced ? stream->final_text : "stagerd runs again",
                    why->text);
 }
 
 static int end(struct stager_stream *stream, int code, const char *text)
 {
-    char copy[STG_ERR_TEXT_BYTES];
-    snprintf(copy, sizeof(copy), "%s", text);
+    struct stg_err copy;
+    if (stream->is_replaced)
+        stg_err(&copy, code, "%s, and the stream cannot follow: %s", stream->final_text,
+                text);
+    else
+        stg_err(&copy, code, "%s", text);
     stream->late = false;
     drop_next(stream);
     stream->reconnect->since_ns = 0;
-    stream->is_gone = false;
-    return stg_stream_finish(stream, code, copy);
+    stream->is_gone = stream->is_replaced = false;
+    return stg_stream_finish(stream, code, copy.text);
 }
 
 static int give_up(struct stager_stream *stream)
@@ -181,6 +188,13 @@ static int begin(struct stager_stream *stream)
     return 0;
 }
 
+/* The version that the stream was about to join has a successor already. */
+static bool is_outrun(const struct stager_stream *stream, const struct stg_err *err)
+{
+    return stream->reconnect->options.follow != 0 && err->code == -STAGER_ABORTED &&
+           strncmp(err->text, STG_FINAL_REPLACED, strlen(STG_FINAL_REPLACED)) == 0;
+}
+
 /* What a failed answer means. */
 static int judge(struct stager_stream *stream, int rc, const struct stg_err *err)
 {
@@ -188,7 +202,7 @@ static int judge(struct stager_stream *stream, int rc, const struct stg_err *err
     bool is_reply = reconnect->next->client->is_answered;
     if (rc == -STAGER_DEADLINE_EXCEEDED && !is_reply)
         return stg_clock_ns() < reconnect->retry_ns ? WAITS : try_later(stream, err);
-    if (rc == -STAGER_UNAVAILABLE)
+    if (rc == -STAGER_UNAVAILABLE || is_outrun(stream, err))
         return try_later(stream, err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED &&
         (!is_reply || reconnect->phase == STG_RECONNECT_HELLO))
@@ -218,6 +232,7 @@ static void fill_open(struct stager_stream *stream, const struct stager_options 
     stg_attach_request(reconnect->next, reconnect->name, options, reconnect->client_id,
                        &reconnect->request);
     reconnect->request.rejoin = reconnect->rejoin;
+    reconnect->request.generation = stream->generation;
 }
 
 /* The state is that of now: what the trainer has. */
@@ -234,7 +249,7 @@ static int ask_open(struct stager_stream *stream)
     if (rc < 0)
         return end(stream, rc, err.text);
     reconnect->options.state = NULL;
-    if (has) {
+    if (has && (stream->irreproducible[0] == '\0' || stream->is_approximate)) {
         stg_state_write(&state, text);
         struct stg_bump *bump = &reconnect->next->bump;
         reconnect->options.state = stg_bump_strdup(bump, text);
@@ -280,6 +295,22 @@ static int look(struct stager_stream *stream, const struct stg_reply *reply)
     return rc;
 }
 
+/* Takes the reply; a stream that begins anew has no state. */
+static int take_reply(struct stager_stream *stream, const struct stg_reply *reply,
+                      const int *fds, size_t n_fds, struct stg_err *err)
+{
+    struct stg_reconnect *reconnect = stream->reconnect;
+    struct stager_options options = reconnect->options;
+    reconnect->begins_anew = reply->anew;
+    if (reply->anew)
+        options.state = NULL;
+    int rc = stg_attach_take(reconnect->next, reply, fds, n_fds, &options,
+                             reconnect->client_id, err);
+    return rc == 0 && reconnect->next->generation != stream->generation
+               ? stg_version_check(stream, reconnect->next, err)
+               : rc;
+}
+
 static int take_open(struct stager_stream *stream)
 {
     struct stg_reconnect *reconnect = stream->reconnect;
@@ -295,8 +326,7 @@ static int take_open(struct stager_stream *stream)
     if (reply.asks)
         return look(stream, &reply);
     struct stg_rejoin rejoin = reply.rejoin;
-    rc = stg_attach_take(next, &reply, fds, n_fds, &reconnect->options,
-                         reconnect->client_id, &err);
+    rc = take_reply(stream, &reply, fds, n_fds, &err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED)
         return fail_now(stream, &err);
     if (rc < 0)
@@ -309,21 +339,34 @@ static int take_open(struct stager_stream *stream)
     return rc < 0 ? judge(stream, rc, &err) : 0;
 }
 
+static void count_change(struct stager_stream *stream)
+{
+    struct stg_reconnect *reconnect = stream->reconnect;
+    if (reconnect->next->generation != stream->generation) {
+        reconnect->n_followed++;
+        reconnect->only_follows = reconnect->rejoin.member == 0;
+    }
+    if (!stream->is_gone)
+        return;
+    reconnect->away_ns += (uint64_t)(stg_clock_ns() - reconnect->since_ns);
+    reconnect->n++;
+}
+
 /* Returns device errors of the last runs now: the next run is on another stream. */
 static int change(struct stager_stream *stream)
 {
     struct stg_reconnect *reconnect = stream->reconnect;
     struct stager_stream *next = reconnect->next;
-    int64_t now_ns = stg_clock_ns();
+    count_change(stream);
     reconnect->next = NULL;
     reconnect->phase = STG_RECONNECT_CONNECT;
     reconnect->options.state = NULL;
-    reconnect->away_ns += (uint64_t)(now_ns - reconnect->since_ns);
     reconnect->since_ns = reconnect->pause_ns = 0;
     reconnect->why[0] = '\0';
-    reconnect->n++;
     int late = stg_computer_synchronize(stream);
     stg_stream_exchange(stream, next);
+    if (reconnect->begins_anew)
+        stream->n_over = 0;
     stg_poll_watch(stream->poll, stream->client->fd, 0);
     stg_stream_retire(next, stream);
     return late;
@@ -376,6 +419,8 @@ static void begin_wait(struct stager_stream *stream)
     reconnect->retry_ns = reconnect->since_ns;
     reconnect->pause_ns = 0;
     reconnect->why[0] = '\0';
+    if (stream->is_replaced) /* what it does not hold may be freed for the next version */
+        stg_socket_leave(stream->client->fd);
 }
 
 /* The wait has ended before stagerd was there. */

@@ -2,7 +2,8 @@
  *
  * A stream whose stagerd has ended waits for it, and goes on where the trainer is. It
  * opens another stream with its state, and exchanges the contents of the two. What it had
- * of the stagerd before retires: batches in hand stay readable.
+ * of the stagerd before retires: batches in hand stay readable. A stream that follows its
+ * pipeline does the same when that was replaced.
  *
  * No step waits, so that stager_next with timeout 0 does not either:
  *
@@ -16,22 +17,23 @@
 #include "client/stream/stream.h"
 
 /* Keeps what a later open of the same stream needs, if stagerd takes it up again
- * (rejoin). RESOURCE_EXHAUSTED. */
+ * (rejoin), or the stream follows. RESOURCE_EXHAUSTED. */
 int stg_reconnect_keep(struct stager_stream *stream, const char *name,
                        const struct stager_options *options,
                        const struct stg_rejoin *rejoin, struct stg_err *err);
 
-/* Returns whether rc, of stager_next, is the end of a stagerd that may come back. */
+/* Returns whether rc, of stager_next, is an end after which the stream goes on. */
 static inline bool stg_reconnect_is_due(const struct stager_stream *stream, int rc)
 {
-    return rc == -STAGER_UNAVAILABLE && stream->is_gone && stream->reconnect != NULL;
+    return rc < 0 && rc == stream->finished && stg_stream_goes_on(stream);
 }
 
 /* Waits until the stream is connected again. DEADLINE_EXCEEDED: not yet; `late` is set.
  * RESOURCE_EXHAUSTED: call it again. Otherwise the stream is over, with that code:
  *   UNAVAILABLE: stagerd did not come back within daemon_reconnect_millis.
  *   ABORTED, FAILED_PRECONDITION, NOT_FOUND: it does not take the stream up; the text has
- *     the reason. */
+ *     the reason.
+ *   Any code of an open: the stream cannot go on with the next version. */
 int stg_reconnect_until(struct stager_stream *stream, int64_t deadline_ns);
 
 /* Commits for a stream whose stagerd has ended, at the one after it, and waits for that

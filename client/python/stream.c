@@ -109,14 +109,14 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     const char *name, *runtime_dir, *client_id, *gpu;
     unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op, rank,
         world_size, reconnect_millis;
-    int private_run, manual_ack, writable;
+    int private_run, manual_ack, writable, follow;
     const char *state, *resume;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIII", &name, &runtime_dir, &client_id,
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIp", &name, &runtime_dir, &client_id,
                           &max_in_flight, &private_run, &manual_ack, &batch_size,
                           &writable, &gpu, &gpu_capacity, &fields, &fetches, &inter_op,
                           &intra_op, &state, &resume, &rank, &world_size,
-                          &reconnect_millis))
+                          &reconnect_millis, &follow))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
@@ -136,7 +136,8 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .world_size = world_size,
                                      .daemon_reconnect_millis = reconnect_millis != 0
                                                                     ? reconnect_millis
-                                                                    : STAGER_NEVER};
+                                                                    : STAGER_NEVER,
+                                     .follow = follow != 0};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;
@@ -507,7 +508,7 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK}", "batches",
+        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK sK sK}", "batches",
         (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
         "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
         (unsigned long long)info.sleeps, "held", info.held, "max_in_flight",
@@ -520,7 +521,9 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         (unsigned long long)info.dropped_batches, "dropped_rows",
         (unsigned long long)info.dropped_rows, "reconnects",
         (unsigned long long)info.reconnects, "reconnect_ns",
-        (unsigned long long)info.reconnect_ns);
+        (unsigned long long)info.reconnect_ns, "generation",
+        (unsigned long long)info.generation, "followed",
+        (unsigned long long)info.followed);
 }
 
 /* Of a closed stream too. */
@@ -615,6 +618,12 @@ static PyObject *get_closed(PyObject *object, void *ignored)
     return PyBool_FromLong(((struct stg_py_stream *)object)->is_closed);
 }
 
+static PyObject *get_generation(PyObject *object, void *ignored)
+{
+    struct stg_py_stream *self = (struct stg_py_stream *)object;
+    return PyLong_FromUnsignedLongLong(self->stream->generation);
+}
+
 static PyObject *get_dropped(PyObject *object, void *ignored)
 {
     struct stager_stream_info info = {.struct_size = sizeof(info)};
@@ -643,6 +652,7 @@ static PyGetSetDef getset[] = {
     {"structure", get_structure, NULL, "The shape of `features`, as JSON.", NULL},
     {"closed", get_closed, NULL, "Was it closed?", NULL},
     {"dropped", get_dropped, NULL, "Batches dropped since it was opened.", NULL},
+    {"generation", get_generation, NULL, "Of the pipeline.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

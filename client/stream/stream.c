@@ -66,6 +66,12 @@ static bool says_stopped(int code, const char *text)
            strncmp(text, STG_FINAL_STOPPED, strlen(STG_FINAL_STOPPED)) == 0;
 }
 
+static bool says_replaced(int code, const char *text)
+{
+    return code == -STAGER_ABORTED &&
+           strncmp(text, STG_FINAL_REPLACED, strlen(STG_FINAL_REPLACED)) == 0;
+}
+
 static int read_final(const struct stager_stream *stream, char text[STG_FINAL_TEXT_BYTES])
 {
     const struct stg_final *page = &stream->ring.page->final;
@@ -82,6 +88,7 @@ int stg_stream_take_final(struct stager_stream *stream)
     char text[STG_FINAL_TEXT_BYTES];
     int code = read_final(stream, text);
     stream->is_gone = says_stopped(code, text);
+    stream->is_replaced = says_replaced(code, text);
     return stg_stream_finish(stream, code, text);
 }
 
@@ -104,7 +111,7 @@ int stg_stream_why(struct stager_stream *stream, int rc)
     return stg_err(&stream->err, code, "%s", text);
 }
 
-/* ---- while stagerd is away ---- */
+/* ---- while stagerd is away, or the pipeline was replaced ---- */
 
 static int64_t millis_until(int64_t at_ns)
 {
@@ -112,9 +119,29 @@ static int64_t millis_until(int64_t at_ns)
     return left_ns > 0 ? left_ns / 1000000 : 0;
 }
 
+static int say_follows(struct stager_stream *stream)
+{
+    const struct stg_reconnect *reconnect = stream->reconnect;
+    stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED,
+            "pipeline %s was %s %lld ms ago; the stream opens that version", stream->name,
+            stream->final_text,
+            (long long)((stg_clock_ns() - reconnect->since_ns) / 1000000));
+    if (reconnect->phase >= STG_RECONNECT_OPEN)
+        return stg_err_append(
+            &stream->err, -STAGER_DEADLINE_EXCEEDED,
+            ", which starts, or waits for the other clients (`stagerctl "
+            "status`)");
+    return reconnect->why[0] != '\0'
+               ? stg_err_append(&stream->err, -STAGER_DEADLINE_EXCEEDED, ": %s",
+                                reconnect->why)
+               : -STAGER_DEADLINE_EXCEEDED;
+}
+
 static int say_away(struct stager_stream *stream)
 {
     const struct stg_reconnect *reconnect = stream->reconnect;
+    if (stream->is_replaced)
+        return say_follows(stream);
     int64_t until_ns = reconnect->since_ns + (int64_t)reconnect->limit_ns;
     stg_err(&stream->err, -STAGER_DEADLINE_EXCEEDED, "stagerd has ended %lld ms ago; ",
             (long long)((stg_clock_ns() - reconnect->since_ns) / 1000000));

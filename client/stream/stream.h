@@ -77,7 +77,8 @@ struct stg_batch_chunk {
     struct stager_batch batches[];
 };
 
-/* How far a stream is that reconnects to a stagerd that was started again. */
+/* How far a stream is that reconnects to a stagerd that was started again, or follows its
+ * pipeline. */
 enum stg_reconnect_phase {
     STG_RECONNECT_CONNECT = 0,
     STG_RECONNECT_HELLO, /* sent; likewise: */
@@ -85,26 +86,29 @@ enum stg_reconnect_phase {
     STG_RECONNECT_JOIN,
 };
 
-/* Of a stream that reconnects (api/reconnect.h), whichever stagerd it has. */
+/* Of a stream that reconnects or follows (api/reconnect.h), whichever stagerd it has. */
 struct stg_reconnect {
     struct stg_bump bump; /* of the texts below */
     const char *name, *client_id;
     struct stager_options options; /* without what begins it: state, resume */
     struct sockaddr_un address;
     struct stg_rejoin rejoin;           /* of the last open */
+    bool only_follows;                  /* the stream ends with its stagerd */
     uint64_t limit_ns;                  /* to wait for a stagerd */
     uint64_t n;                         /* times that it reconnected */
+    uint64_t n_followed;                /* versions of the pipeline */
     uint64_t away_ns;                   /* and for how long stagerd was away */
     uint64_t n_dropped, n_dropped_rows; /* that earlier ring pages have counted */
 
-    /* While stagerd is away. */
-    int64_t since_ns; /* 0: it is there */
+    /* While stagerd is away, or the pipeline was replaced. */
+    int64_t since_ns; /* 0: neither is */
     int64_t retry_ns; /* when to connect again; while a reply is awaited, to give it up */
     int64_t pause_ns;
     enum stg_reconnect_phase phase;
     struct stager_stream *next; /* on its way to be open; NULL: not connected */
     struct stg_request request; /* sent last */
     uint32_t n_asked;
+    bool begins_anew;             /* `next` does: it has no state */
     char why[STG_ERR_TEXT_BYTES]; /* the last failure; "": none */
 };
 
@@ -154,7 +158,9 @@ struct stager_stream {
     struct stager_stream *next_retired;
     struct stager_stream *results; /* retired, and the last stager_run was on it */
     uint32_t views;                /* readers of memory that was already returned */
-    bool is_gone; /* `finished`, since stagerd has ended; it may come back */
+    bool is_gone;        /* `finished`, since stagerd has ended; it may come back */
+    bool is_replaced;    /* likewise, since the pipeline has another generation */
+    uint64_t generation; /* of the pipeline */
     struct stg_reconnect *reconnect; /* NULL: it does not */
     struct stg_poll *poll;           /* NULL before the first stager_pollfd */
 
@@ -213,10 +219,19 @@ int stg_stream_enter(struct stager_stream *stream);
 /* Returns false in a forked child. A partly opened stream has no guard, and is ours. */
 bool stg_stream_is_ours(const struct stager_stream *stream);
 
-/* Returns whether nothing follows, now or after a reconnect. */
+/* Returns whether a finished stream goes on: with the stagerd that comes back, or with
+ * the next version of its pipeline. */
+static inline bool stg_stream_goes_on(const struct stager_stream *stream)
+{
+    const struct stg_reconnect *reconnect = stream->reconnect;
+    return reconnect != NULL && ((stream->is_gone && !reconnect->only_follows) ||
+                                 (stream->is_replaced && reconnect->options.follow != 0));
+}
+
+/* Returns whether nothing follows, now or later. */
 static inline bool stg_stream_is_over(const struct stager_stream *stream)
 {
-    return stream->finished != 0 && !(stream->is_gone && stream->reconnect != NULL);
+    return stream->finished != 0 && !stg_stream_goes_on(stream);
 }
 
 /* Returns the error that the stream and its batches set. */

@@ -151,8 +151,9 @@ static int say_end(struct stager_stream *stream)
  * stream asks for the next one. Returns 1 then. */
 static int take_end(struct stager_stream *stream, const struct stg_descriptor *d)
 {
-    if (d->number < stream->n_over && stream->reconnect != NULL &&
-        stream->reconnect->n > 0) {
+    const struct stg_reconnect *reconnect = stream->reconnect;
+    if (d->number < stream->n_over && reconnect != NULL &&
+        reconnect->n + reconnect->n_followed > 0) {
         stg_control_want_pass(&stream->control, ++stream->passes);
         stg_stream_ring_doorbell(stream);
         return 1;

@@ -313,6 +313,11 @@ void stg_socket_sleep(int fd, int64_t until_ns)
     (void)!ppoll(&poll_fd, 1, &left, NULL);
 }
 
+void stg_socket_leave(int fd)
+{
+    (void)shutdown(fd, SHUT_WR);
+}
+
 bool stg_socket_part(int fd)
 {
     if (shutdown(fd, SHUT_WR) < 0)

@@ -86,6 +86,9 @@ int stg_socket_drain(int fd);
  * signal may end it early. */
 void stg_socket_sleep(int fd, int64_t until_ns);
 
+/* Says that no more comes from here, without a wait. Leaves fd open. */
+void stg_socket_leave(int fd);
+
 /* Says goodbye: no more doorbells from here, then waits (a second at most) until the
  * daemon has let go. Returns whether it has. Leaves fd open. */
 bool stg_socket_part(int fd);

@@ -283,16 +283,19 @@ int stg_catalog_check_replace(const struct stg_catalog *catalog,
 }
 
 /* Makes a definition that is stored the next generation: the clients of the last one get
- * what is published, then ABORTED. */
-static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+ * what is published, then ABORTED. Returns whether those that follow go on where they
+ * are. */
+static bool install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                     struct stg_definition *definition, uint64_t run_id)
 {
     char text[128];
     pipeline->generation++;
     snprintf(text, sizeof(text), "replaced by generation %" PRIu64, pipeline->generation);
+    bool goes_on = stg_recovery_hand_over(catalog, pipeline, definition);
     retire(catalog, pipeline, text);
     stop_workers(pipeline, text);
-    stg_recovery_end(catalog, pipeline);
+    if (!goes_on)
+        stg_recovery_end(catalog, pipeline);
     stg_definition_unref(pipeline->definition);
     pipeline->definition = definition;
     pipeline->run_id = run_id;
@@ -304,6 +307,7 @@ static void install(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
     stg_measure_destroy(pipeline->measure);
     pipeline->measure = NULL;
     pipeline->from_dir = false;
+    return goes_on;
 }
 
 void stg_catalog_drop(struct stg_pipeline *candidate, const char *text)
@@ -431,6 +435,14 @@ static void take_instance(struct stg_pipeline *pipeline, struct stg_pipeline *ca
         instance->journal = stg_journal_ref(pipeline->journal);
 }
 
+/* It begins at the start, and the clients are elsewhere. */
+static void drop_instance(struct stg_pipeline *candidate)
+{
+    if (candidate->instance != NULL)
+        retire_one(candidate->instance, "the clients go on where they are");
+    candidate->instance = NULL;
+}
+
 static void finish_delete(struct stg_change *change)
 {
     struct stg_catalog *catalog = change->catalog;
@@ -448,14 +460,18 @@ static void finish_apply(struct stg_change *change)
 {
     struct stg_catalog *catalog = change->catalog;
     struct stg_pipeline *pipeline = change->pipeline, *candidate = change->candidate;
+    bool goes_on = false;
     if (pipeline->generation == 0) {
         pipeline->generation = 1;
         link_pipeline(catalog, pipeline);
     } else {
-        install(catalog, pipeline, change->definition,
-                candidate != NULL ? candidate->run_id : stg_catalog_make_id() >> 1);
+        goes_on =
+            install(catalog, pipeline, change->definition,
+                    candidate != NULL ? candidate->run_id : stg_catalog_make_id() >> 1);
         pipeline->workers = change->workers;
     }
+    if (candidate != NULL && goes_on)
+        drop_instance(candidate);
     if (candidate != NULL)
         take_instance(pipeline, candidate);
     stg_catalog_tell(catalog, STG_EVENT_APPLIED, pipeline->id);

@@ -670,10 +670,10 @@ static int resume(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
     if (*ret != NULL)
         return 0;
     if (gathering->is_used)
-        return stg_err(err, -STAGER_ABORTED,
-                       "stagerd was started again, and the run of pipeline %s ended "
-                       "before this client came back",
-                       pipeline->name);
+        return stg_err(
+            err, -STAGER_ABORTED,
+            "%s, and the run of pipeline %s ended before this client came back",
+            stg_gathering_cause(gathering), pipeline->name);
     resumed.state = gathering->has_start ? &gathering->start : NULL;
     return new_instance(catalog, pipeline, &resumed, ret, err);
 }
@@ -696,6 +696,7 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
          * pipeline. */
         stg_catalog_keep_counts(instance);
         instance->pipeline = NULL;
+        pipeline->instance = NULL;
         instance = NULL;
     }
     if (wanted->resumes)

@@ -16,6 +16,7 @@
 #include "daemon/host/process.h"
 #include "daemon/host/text_file.h"
 #include "daemon/pipeline/catalog_priv.h"
+#include "daemon/pipeline/loading.h"
 #include "daemon/pipeline/signature.h"
 
 #define MAX_BYTES (32u << 20) /* of a record */
@@ -129,6 +130,16 @@ static void remove_doubles(struct stg_run_record *record)
     record->n_members = n;
 }
 
+static void note_definition(const struct stg_definition *definition,
+                            struct stg_run_record *ret)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    ret->fingerprint = definition->spec->fingerprint;
+    snprintf(ret->steps, sizeof(ret->steps), "%s", definition->signature);
+    ret->delivery = staged->delivery;
+    ret->batch_size = stg_signature_batch_size(definition->spec);
+}
+
 static int fill(const struct stg_instance *instance, const struct stg_client *joining,
                 struct stg_run_record *ret)
 {
@@ -137,7 +148,7 @@ static int fill(const struct stg_instance *instance, const struct stg_client *jo
     snprintf(ret->boot, sizeof(ret->boot), "%s", instance->catalog->boot);
     snprintf(ret->name, sizeof(ret->name), "%s", pipeline->name);
     ret->generation = pipeline->generation;
-    ret->fingerprint = pipeline->definition->spec->fingerprint;
+    note_definition(instance->definition, ret);
     ret->attempt = stg_journal_commits(pipeline->journal)->attempt;
     int rc = stg_stage_note_run(instance->stage, joining, ret);
     if (rc == 0 && gathering != NULL &&
@@ -152,6 +163,16 @@ static int fill(const struct stg_instance *instance, const struct stg_client *jo
     return rc;
 }
 
+/* Returns whether the record is in its file. */
+static bool save_record(struct stg_catalog *catalog, const struct stg_run_record *record)
+{
+    size_t bytes = 0;
+    char *text = stg_run_record_write(record, &bytes);
+    bool ok = text != NULL && save(catalog, record->name, text, bytes);
+    free(text);
+    return ok;
+}
+
 void stg_recovery_write(struct stg_instance *instance, const struct stg_client *joining)
 {
     if (!keeps_record(instance))
@@ -159,20 +180,17 @@ void stg_recovery_write(struct stg_instance *instance, const struct stg_client *
     struct stg_catalog *catalog = instance->catalog;
     const char *name = instance->pipeline->name;
     struct stg_run_record *record = calloc(1, sizeof(*record));
-    size_t bytes = 0;
     int rc = record != NULL ? fill(instance, joining, record) : -1;
     if (rc == 0 && record->n_members == 0) {
         remove_file(catalog, name);
     } else {
-        char *text = rc == 0 ? stg_run_record_write(record, &bytes) : NULL;
-        bool ok = text != NULL && save(catalog, name, text, bytes);
+        bool ok = rc == 0 && save_record(catalog, record);
         if (!ok && !catalog->has_record_problem)
             stg_log(STG_LOG_WARNING,
                     "pipeline %s: its streams cannot reconnect after a restart of "
                     "stagerd: cannot write %s/runs/%s: %s",
                     name, catalog->settings->runtime_dir, name, strerror(errno));
         catalog->has_record_problem = !ok;
-        free(text);
     }
     if (record != NULL)
         stg_run_record_finish(record);
@@ -210,31 +228,63 @@ static bool has_living(const struct stg_run_record *record)
     return false;
 }
 
-static int gather(struct stg_pipeline *pipeline, struct stg_run_record *record,
-                  struct stg_err *err)
+static int gather(struct stg_pipeline *pipeline, struct stg_definition *definition,
+                  struct stg_run_record *record, bool follows, struct stg_err *err)
 {
-    struct stg_definition *definition = pipeline->definition;
-    const struct stg_staged *staged = &definition->spec->staged;
     int rc = stg_definition_begin_run(definition, record->num_clients, err);
     if (rc < 0)
         return rc;
-    struct stg_gathering_rules rules = {.delivery = staged->delivery,
-                                        .num_clients = staged->num_clients,
-                                        .batch_size =
-                                            stg_signature_batch_size(definition->spec)};
+    struct stg_gathering_rules rules = {.delivery = record->delivery,
+                                        .num_clients = record->num_clients,
+                                        .batch_size = record->batch_size,
+                                        .follows = follows};
     stg_journal_raise(pipeline->journal, record->attempt);
     return stg_gathering_create(&rules, record, &pipeline->gathering, err);
 }
 
-/* Returns whether the record is of that pipeline, as it is now. */
-static bool is_of(const struct stg_catalog *catalog, const struct stg_pipeline *pipeline,
-                  const struct stg_run_record *record)
+static void keep_followers(struct stg_run_record *record)
 {
-    return strcmp(record->boot, catalog->boot) == 0 &&
-           strcmp(record->name, pipeline->name) == 0 &&
-           record->generation == pipeline->generation &&
-           record->fingerprint == pipeline->definition->spec->fingerprint &&
-           pipeline->definition->irreproducible == NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < record->n_members; i++) {
+        if (record->members[i].follows)
+            record->members[n++] = record->members[i];
+        else
+            free(record->members[i].acknowledged);
+    }
+    record->n_members = n;
+}
+
+/* Returns whether members of the run that follow go on where they are with that
+ * definition, and leaves the others out. Where clients divide the items, all must. */
+static bool may_follow(struct stg_run_record *record,
+                       const struct stg_definition *definition)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    size_t n = record->n_members + record->n_others;
+    if (definition->irreproducible != NULL || record->delivery != staged->delivery ||
+        (!staged->num_clients_auto && record->num_clients != staged->num_clients) ||
+        stg_signature_compare(definition->signature, record->steps, NULL) < 0)
+        return false;
+    keep_followers(record);
+    return record->n_members > 0 &&
+           (staged->delivery == STG_DELIVERY_BROADCAST || record->n_members == n);
+}
+
+/* Returns whether the record is of that pipeline, as it is now, or of a generation that
+ * its clients follow. */
+static bool is_of(const struct stg_catalog *catalog, const struct stg_pipeline *pipeline,
+                  struct stg_run_record *record)
+{
+    const struct stg_definition *definition = pipeline->definition;
+    if (strcmp(record->boot, catalog->boot) != 0 ||
+        strcmp(record->name, pipeline->name) != 0 || definition->irreproducible != NULL)
+        return false;
+    if (record->generation < pipeline->generation && may_follow(record, definition)) {
+        record->generation = pipeline->generation;
+        record->fingerprint = definition->spec->fingerprint;
+    }
+    return record->generation == pipeline->generation &&
+           record->fingerprint == definition->spec->fingerprint;
 }
 
 static void use_record(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
@@ -246,7 +296,7 @@ static void use_record(struct stg_catalog *catalog, struct stg_pipeline *pipelin
         remove_file(catalog, pipeline->name);
         return;
     }
-    if (gather(pipeline, record, &err) < 0)
+    if (gather(pipeline, pipeline->definition, record, false, &err) < 0)
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", pipeline->name, err.text);
     else
         stg_log(STG_LOG_INFO,
@@ -313,13 +363,83 @@ void stg_recovery_load(struct stg_catalog *catalog)
     remove_others(catalog);
 }
 
-/* ---- gathering ---- */
+/* ---- replacing ---- */
 
 static bool is_under_way(const struct stg_gathering *gathering)
 {
     return gathering != NULL && (gathering->state == STG_GATHERING_OPEN ||
                                  gathering->state == STG_GATHERING_BEGUN);
 }
+
+/* A restart of stagerd before the clients have followed changes nothing for them. */
+static void save_handed(struct stg_catalog *catalog, const struct stg_pipeline *pipeline,
+                        const struct stg_definition *definition,
+                        struct stg_run_record *record)
+{
+    record->generation = pipeline->generation;
+    record->fingerprint = definition->spec->fingerprint;
+    if (!save_record(catalog, record))
+        stg_log(STG_LOG_WARNING,
+                "pipeline %s: its streams cannot reconnect after a restart of stagerd: "
+                "cannot write %s/runs/%s: %s",
+                pipeline->name, catalog->settings->runtime_dir, pipeline->name,
+                strerror(errno));
+}
+
+static bool hand_over_run(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                          struct stg_definition *definition)
+{
+    struct stg_instance *instance = pipeline->instance;
+    struct stg_gathering *before = pipeline->gathering;
+    struct stg_err err = {0};
+    struct stg_run_record *record = calloc(1, sizeof(*record));
+    if (record == NULL)
+        return false;
+    stg_stage_sweep(instance->stage);
+    bool ok = fill(instance, NULL, record) == 0 && may_follow(record, definition);
+    if (ok) {
+        save_handed(catalog, pipeline, definition, record);
+        ok = gather(pipeline, definition, record, true, &err) == 0;
+    }
+    if (ok)
+        stg_gathering_destroy(before);
+    stg_run_record_finish(record);
+    free(record);
+    return ok;
+}
+
+/* Clients that wait for others wait on: they have reached no run yet. */
+static bool hand_over_gathering(struct stg_catalog *catalog,
+                                struct stg_pipeline *pipeline,
+                                struct stg_definition *definition)
+{
+    struct stg_gathering *gathering = pipeline->gathering;
+    struct stg_run_record *record = &gathering->record;
+    size_t n = 0;
+    while (n < record->n_members && record->members[n].follows)
+        n++;
+    if (n < record->n_members || !may_follow(record, definition) ||
+        stg_definition_begin_run(definition, record->num_clients, NULL) < 0)
+        return false;
+    gathering->state = STG_GATHERING_OPEN;
+    gathering->rules.follows = true;
+    save_handed(catalog, pipeline, definition, record);
+    return true;
+}
+
+bool stg_recovery_hand_over(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                            struct stg_definition *definition)
+{
+    const struct stg_instance *instance = pipeline->instance;
+    const struct stg_gathering *gathering = pipeline->gathering;
+    if (instance != NULL && instance->stage != NULL &&
+        !stg_stage_stopping(instance->stage))
+        return keeps_record(instance) && hand_over_run(catalog, pipeline, definition);
+    return is_under_way(gathering) && !gathering->is_used &&
+           hand_over_gathering(catalog, pipeline, definition);
+}
+
+/* ---- gathering ---- */
 
 static void name_awaited(const struct stg_pipeline *pipeline, struct stg_err *err)
 {
@@ -328,9 +448,8 @@ static void name_awaited(const struct stg_pipeline *pipeline, struct stg_err *er
                                           ? STG_GATHERED_AWAITED
                                           : STG_GATHERED_ARRIVED;
     stg_err(err, -STAGER_UNAVAILABLE,
-            "stagerd was started again, and pipeline %s goes on when its clients have "
-            "reconnected; missing:",
-            pipeline->name);
+            "%s, and pipeline %s goes on when its clients have reconnected; missing:",
+            stg_gathering_cause(gathering), pipeline->name);
     stg_gathering_name(gathering, awaited, err);
 }
 
@@ -357,17 +476,6 @@ static uint64_t limit_ns(const struct stg_pipeline *pipeline)
         staged->delivery != STG_DELIVERY_BROADCAST)
         millis = staged->start_timeout_millis;
     return millis * 1000000;
-}
-
-/* Its members have as long again to attach. */
-static int begin(struct stg_gathering *gathering)
-{
-    int rc = stg_gathering_begin(gathering);
-    if (gathering->state == STG_GATHERING_BEGUN) {
-        gathering->since_ns = stg_now_ns();
-        gathering->n_expected = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
-    }
-    return rc;
 }
 
 static void look_at_processes(struct stg_gathering *gathering)
@@ -400,6 +508,26 @@ static void fail(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
     remove_file(catalog, pipeline->name);
 }
 
+/* Members have as long again to attach. The definition may count batches of another size
+ * than the one before. */
+static int begin(struct stg_pipeline *pipeline)
+{
+    struct stg_gathering *gathering = pipeline->gathering;
+    struct stg_err err = {0};
+    bool was_open = gathering->state == STG_GATHERING_OPEN;
+    int rc = stg_gathering_begin(gathering);
+    if (gathering->state == STG_GATHERING_BEGUN) {
+        gathering->since_ns = stg_now_ns();
+        gathering->n_expected = stg_gathering_count(gathering, STG_GATHERED_ARRIVED);
+    }
+    if (rc != 0 || !was_open || !gathering->has_start)
+        return rc;
+    rc = stg_loading_check_taken(pipeline->definition, false, &gathering->start, &err);
+    if (rc < 0)
+        stg_gathering_fail(gathering, &err);
+    return rc;
+}
+
 /* Returns whether it was given up. */
 static bool sweep_open(struct stg_catalog *catalog, struct stg_pipeline *pipeline)
 {
@@ -411,7 +539,7 @@ static bool sweep_open(struct stg_catalog *catalog, struct stg_pipeline *pipelin
         return true;
     }
     if (gathering->since_ns != 0)
-        (void)begin(gathering);
+        (void)begin(pipeline);
     return false;
 }
 
@@ -437,8 +565,8 @@ static void abort_ranks(struct stg_pipeline *pipeline)
     struct stg_gathering *gathering = pipeline->gathering;
     struct stg_err err;
     stg_err(&err, -STAGER_ABORTED,
-            "stagerd was started again, and round_robin cannot go on: ranks that had "
-            "reconnected are missing:");
+            "%s, and round_robin cannot go on: ranks that had reconnected are missing:",
+            stg_gathering_cause(gathering));
     stg_gathering_name(gathering, STG_GATHERED_GONE, &err);
     stg_gathering_name(gathering, STG_GATHERED_LATE, &err);
     stg_gathering_fail(gathering, &err);
@@ -545,6 +673,14 @@ int stg_recovery_find(const struct stg_pipeline *pipeline,
     return 0;
 }
 
+bool stg_recovery_follows(const struct stg_pipeline *pipeline,
+                          const struct stg_rejoin *rejoin, uid_t uid)
+{
+    const struct stg_gathering *gathering = pipeline->gathering;
+    return gathering != NULL && gathering->record.generation == pipeline->generation &&
+           stg_gathering_find(gathering, rejoin->run, rejoin->member, uid) >= 0;
+}
+
 int stg_recovery_arrive(struct stg_pipeline *pipeline,
                         const struct stg_returning *returning,
                         const struct stg_run_member **ret, bool *ret_resumes,
@@ -559,7 +695,7 @@ int stg_recovery_arrive(struct stg_pipeline *pipeline,
         int rc = stg_gathering_arrive(gathering, i, returning->state,
                                       returning->max_in_flight, err);
         if (rc == 0)
-            rc = begin(gathering);
+            rc = begin(pipeline);
         if (rc == 1)
             name_awaited(pipeline, err);
         if (rc == 1 || rc == -STAGER_RESOURCE_EXHAUSTED)
@@ -625,6 +761,16 @@ void stg_recovery_gone(struct stg_pipeline *pipeline, uint64_t member)
     enum stg_gathered_state state =
         i >= 0 ? pipeline->gathering->members[i].state : STG_GATHERED_GONE;
     if (state == STG_GATHERED_ARRIVED || state == STG_GATHERED_ATTACHED)
+        stg_gathering_lose(pipeline->gathering, i);
+}
+
+void stg_recovery_left(struct stg_pipeline *pipeline, const struct stg_instance *instance,
+                       uint64_t member)
+{
+    int i = find_member(pipeline, member);
+    if (i >= 0 &&
+        pipeline->gathering->record.run == stg_stage_run_id(&instance->config) &&
+        pipeline->gathering->members[i].state == STG_GATHERED_AWAITED)
         stg_gathering_lose(pipeline->gathering, i);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs that go on after a restart of stagerd (daemon/recover): their records in
- * runtime_dir, the processes of their members, and the instances that go on with them.
+ * Runs that go on after a restart of stagerd, or in the next version of their pipeline
+ * (daemon/recover): their records in runtime_dir, the processes of their members, and the
+ * instances that go on with them.
  * Belongs to the loop.
  */
 #ifndef STG_DAEMON_PIPELINE_RECOVERY_H
@@ -26,6 +27,11 @@ void stg_recovery_note(struct stg_instance *instance);
 
 /* Another run of the pipeline begins, or none can: removes the record. */
 void stg_recovery_end(struct stg_catalog *catalog, struct stg_pipeline *pipeline);
+
+/* The pipeline, which has its next generation, is about to get that definition: returns
+ * whether the clients that follow go on where they are. Then they are gathered. */
+bool stg_recovery_hand_over(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                            struct stg_definition *definition);
 
 /* Looks at processes and clocks. Returns whether opens that wait may go on. */
 bool stg_recovery_sweep(struct stg_catalog *catalog, int *next_millis);
@@ -53,6 +59,11 @@ int stg_recovery_find(const struct stg_pipeline *pipeline,
                       const struct stg_rejoin *rejoin, uid_t uid,
                       const struct stg_run_member **ret, struct stg_err *err);
 
+/* Returns whether a stream that follows goes on where it is: this generation awaits it,
+ * or did. */
+bool stg_recovery_follows(const struct stg_pipeline *pipeline,
+                          const struct stg_rejoin *rejoin, uid_t uid);
+
 /* After that: returns 0 if the client may attach; *ret_resumes: to the run that goes on
  * (stg_wanted.resumes), else as any other client with its state. 1: it waits for
  * the clients that the error names. ABORTED: it cannot go on. */
@@ -74,6 +85,10 @@ uint64_t stg_recovery_make_member(void);
  */
 void stg_recovery_joined(struct stg_pipeline *pipeline, uint64_t member);
 void stg_recovery_gone(struct stg_pipeline *pipeline, uint64_t member);
+
+/* A client closed its stream of an instance: the next version does not wait for it. */
+void stg_recovery_left(struct stg_pipeline *pipeline, const struct stg_instance *instance,
+                       uint64_t member);
 
 /* Makes a new instance go on with the run of its pipeline; and frees what that takes.
  * RESOURCE_EXHAUSTED. */

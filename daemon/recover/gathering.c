@@ -43,6 +43,12 @@ void stg_gathering_destroy(struct stg_gathering *gathering)
     free(gathering);
 }
 
+const char *stg_gathering_cause(const struct stg_gathering *gathering)
+{
+    return gathering->rules.follows ? "the pipeline was replaced"
+                                    : "stagerd was started again";
+}
+
 /* ---- members ---- */
 
 int stg_gathering_find(const struct stg_gathering *gathering, uint64_t run,
@@ -50,8 +56,8 @@ int stg_gathering_find(const struct stg_gathering *gathering, uint64_t run,
 {
     const struct stg_run_record *record = &gathering->record;
     for (size_t i = 0; i < record->n_members; i++) {
-        if (record->run == run && record->members[i].member == member &&
-            record->members[i].uid == uid)
+        if ((record->run == run || gathering->rules.follows) &&
+            record->members[i].member == member && record->members[i].uid == uid)
             return (int)i;
     }
     return -1;
@@ -197,18 +203,20 @@ static int check_ranks(struct stg_gathering *gathering)
         if (is_missing)
             return stg_err(
                 err, -STAGER_ABORTED,
-                "stagerd was started again, and round_robin cannot go on without rank "
-                "%u, client %s (pid %u): %s",
-                member->rank, member->client_id, member->pid,
+                "%s, and round_robin cannot go on without rank %u, client %s (pid %u): "
+                "%s",
+                stg_gathering_cause(gathering), member->rank, member->client_id,
+                member->pid,
                 gathering->members[i].state == STG_GATHERED_GONE
                     ? "its process ended"
                     : "its process did not ask for a batch in time");
         if (is_lost)
             return stg_err(err, -STAGER_ABORTED,
-                           "stagerd was started again before rank %u, client %s (pid "
-                           "%u), which had come back in the middle of the pass, got its "
-                           "first batch: its position is not known",
-                           member->rank, member->client_id, member->pid);
+                           "%s before rank %u, client %s (pid %u), which had come back "
+                           "in the middle of the pass, got its first batch: its "
+                           "position is not known",
+                           stg_gathering_cause(gathering), member->rank,
+                           member->client_id, member->pid);
     }
     return 0;
 }
@@ -339,8 +347,8 @@ static int begin_at_rest(struct stg_gathering *gathering)
     }
     stg_taken_finish(&taken);
     if (rc < 0)
-        return stg_err_prefix(err, -STAGER_ABORTED,
-                              "stagerd was started again, and the run cannot go on");
+        return stg_err_prefix(err, -STAGER_ABORTED, "%s, and the run cannot go on",
+                              stg_gathering_cause(gathering));
     take_rest(gathering, start);
     gathering->has_start = !is_start(start);
     if (!gathering->has_start)
@@ -356,9 +364,9 @@ static int begin(struct stg_gathering *gathering)
     if (gathering->rules.delivery == STG_DELIVERY_SPLIT) {
         if (gathering->record.is_full)
             return stg_err(err, -STAGER_ABORTED,
-                           "stagerd was started again, and clients that left before had "
-                           "taken their items in no order: which ones are left is not "
-                           "known");
+                           "%s, and clients that left before had taken their items in "
+                           "no order: which ones are left is not known",
+                           stg_gathering_cause(gathering));
         return begin_at_rest(gathering);
     }
     int rc = gathering->rules.delivery == STG_DELIVERY_ROUND_ROBIN
@@ -381,7 +389,8 @@ int stg_gathering_begin(struct stg_gathering *gathering)
     int rc = is_broken || stg_gathering_count(gathering, STG_GATHERED_ARRIVED) > 0
                  ? begin(gathering)
                  : stg_err(&gathering->failure, -STAGER_ABORTED,
-                           "stagerd was started again, and no client came back in time");
+                           "%s, and no client came back in time",
+                           stg_gathering_cause(gathering));
     gathering->state = rc < 0 ? STG_GATHERING_FAILED : STG_GATHERING_BEGUN;
     return rc;
 }
@@ -398,8 +407,8 @@ void stg_gathering_replace(struct stg_gathering *gathering)
         return;
     gathering->state = STG_GATHERING_REPLACED;
     stg_err(&gathering->failure, -STAGER_ABORTED,
-            "stagerd was started again, and another run has begun since: the stream came "
-            "back too late");
+            "%s, and another run has begun since: the stream came back too late",
+            stg_gathering_cause(gathering));
 }
 
 /* ---- members that come when the run has begun ---- */
@@ -437,10 +446,9 @@ int stg_gathering_admit(const struct stg_gathering *gathering, int member,
     }
     if (state == NULL && m->took_over && delivery == STG_DELIVERY_BROADCAST)
         return stg_err(err, -STAGER_ABORTED,
-                       "stagerd was started again before client %s, which had come back "
-                       "in the middle of the pass, got its first batch: its position is "
-                       "not known",
-                       m->client_id);
+                       "%s before client %s, which had come back in the middle of the "
+                       "pass, got its first batch: its position is not known",
+                       stg_gathering_cause(gathering), m->client_id);
     if (gathered == STG_GATHERED_ARRIVED || delivery == STG_DELIVERY_BROADCAST)
         return 0;
     /* Late since an earlier restart: its items may have been delivered again by then. */
@@ -451,7 +459,7 @@ int stg_gathering_admit(const struct stg_gathering *gathering, int member,
     if (delivery == STG_DELIVERY_SPLIT && !has_lost)
         return 0; /* none of its items was delivered again */
     return stg_err(err, -STAGER_ABORTED,
-                   "stagerd was started again, and client %s came back too late: the "
-                   "others went on without it, with its batches",
-                   m->client_id);
+                   "%s, and client %s came back too late: the others went on without it, "
+                   "with its batches",
+                   stg_gathering_cause(gathering), m->client_id);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gathering of a run that goes on after a restart of stagerd: which members of its
- * record came back, with which states, and where the run begins again. It uses no clock,
- * process or socket: the caller says what happened. One thread at a time.
+ * The gathering of a run that goes on after a restart of stagerd, or in the next version
+ * of its pipeline: which members of its record came back, with which states, and where
+ * the run begins again. It uses no clock, process or socket: the caller says what
+ * happened. One thread at a time.
  */
 #ifndef STG_DAEMON_RECOVER_GATHERING_H
 #define STG_DAEMON_RECOVER_GATHERING_H
@@ -29,6 +30,7 @@ struct stg_gathering_rules {
     enum stg_delivery delivery;
     uint32_t num_clients;
     uint64_t batch_size; /* that the items of a split are counted with; 0: none */
+    bool follows;        /* the pipeline was replaced; else stagerd was started again */
 };
 
 enum stg_gathering_state {
@@ -62,7 +64,8 @@ int stg_gathering_create(const struct stg_gathering_rules *rules,
                          struct stg_err *err);
 void stg_gathering_destroy(struct stg_gathering *gathering); /* NULL is allowed */
 
-/* Returns the place of a member among the members, or -1. */
+/* Returns the place of a member among the members, or -1. A member that follows may know
+ * only the run before. */
 int stg_gathering_find(const struct stg_gathering *gathering, uint64_t run,
                        uint64_t member, uint32_t uid);
 
@@ -84,6 +87,9 @@ uint32_t stg_gathering_count(const struct stg_gathering *gathering,
 /* Appends the names of the members in that state. */
 void stg_gathering_name(const struct stg_gathering *gathering,
                         enum stg_gathered_state state, struct stg_err *err);
+
+/* Returns what happened, as an error begins: "stagerd was started again". */
+const char *stg_gathering_cause(const struct stg_gathering *gathering);
 
 /* Begins the run if no member is awaited any more: sets `start`, or `failure` (ABORTED
  * ...). Returns 1: members are awaited; else the code of the failure, or 0. */

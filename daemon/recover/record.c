@@ -35,6 +35,8 @@ static void write_head(FILE *file, const struct stg_run_record *record)
             record->run, record->attempt, record->num_clients, record->pass,
             record->numbers_pass, record->consumers, record->has_begun, record->is_full,
             record->n_vacant, record->n_members);
+    fprintf(file, "definition %d %" PRIu64 " =%s\n", (int)record->delivery,
+            record->batch_size, record->steps);
     fprintf(file, "left =%s\n", record->left);
 }
 
@@ -50,10 +52,11 @@ static void write_member(FILE *file, const struct stg_run_member *member)
 {
     char name[STG_LINE_NAME_BYTES(sizeof(member->client_id) - 1)];
     stg_line_escape(member->client_id, name);
-    fprintf(file, "member %016" PRIx64 " %" PRIu64 " %" PRIu64 " %u %u %u %u %d %d %d ",
+    fprintf(file,
+            "member %016" PRIx64 " %" PRIu64 " %" PRIu64 " %u %u %u %u %d %d %d %d ",
             member->member, member->attempt, member->process, member->pid, member->uid,
             member->rank, member->consumer, member->is_named, member->is_late,
-            member->took_over);
+            member->took_over, member->follows);
     fprintf(file, "=%s %s\n", member->acknowledged != NULL ? member->acknowledged : "",
             name);
 }
@@ -144,6 +147,19 @@ static int read_run(struct reader *r, struct stg_run_record *ret)
     return 0;
 }
 
+static int read_definition(struct reader *r, struct stg_run_record *ret)
+{
+    int delivery = 0, n = 0;
+    const char *line = take_line(r, "definition");
+    if (line == NULL ||
+        sscanf(line, "%d %" SCNu64 " =%n", &delivery, &ret->batch_size, &n) != 2 ||
+        n == 0 || strlen(line + n) >= sizeof(ret->steps))
+        return refuse(r, "the line of the definition is incomplete");
+    ret->delivery = (enum stg_delivery)delivery;
+    memcpy(ret->steps, line + n, strlen(line + n) + 1);
+    return 0;
+}
+
 static int read_left(struct reader *r, struct stg_run_record *ret)
 {
     struct stg_taken set = {0};
@@ -191,19 +207,21 @@ static int read_acknowledged(struct reader *r, char *text, struct stg_run_member
 
 static int read_member(struct reader *r, struct stg_run_member *ret)
 {
-    int is_named, is_late, took_over, n = 0;
+    int is_named, is_late, took_over, follows, n = 0;
     char *line = take_line(r, "member");
     if (line == NULL ||
         sscanf(line,
                "%" SCNx64 " %" SCNu64 " %" SCNu64 " %" SCNu32 " %" SCNu32 " %" SCNu32
-               " %" SCNu32 " %d %d %d %n",
+               " %" SCNu32 " %d %d %d %d %n",
                &ret->member, &ret->attempt, &ret->process, &ret->pid, &ret->uid,
-               &ret->rank, &ret->consumer, &is_named, &is_late, &took_over, &n) != 10 ||
+               &ret->rank, &ret->consumer, &is_named, &is_late, &took_over, &follows,
+               &n) != 11 ||
         n == 0 || ret->member == 0)
         return refuse(r, "a member is missing or incomplete");
     ret->is_named = is_named != 0;
     ret->is_late = is_late != 0;
     ret->took_over = took_over != 0;
+    ret->follows = follows != 0;
     char *name = strchr(line + n, ' ');
     if (name == NULL)
         return refuse(r, "a member has no name");
@@ -228,6 +246,8 @@ static int read_body(struct reader *r, struct stg_run_record *ret)
     int rc = read_head(r, ret);
     if (rc == 0)
         rc = read_run(r, ret);
+    if (rc == 0)
+        rc = read_definition(r, ret);
     if (rc == 0)
         rc = read_left(r, ret);
     if (rc == 0)

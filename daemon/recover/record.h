@@ -8,9 +8,10 @@
 #ifndef STG_DAEMON_RECOVER_RECORD_H
 #define STG_DAEMON_RECOVER_RECORD_H
 
+#include "core/spec.h"
 #include "core/state.h"
 
-#define STG_RUN_RECORD_VERSION 1
+#define STG_RUN_RECORD_VERSION 2
 #define STG_RUN_BOOT_BYTES 40
 #define STG_RUN_MAX_MEMBERS 65536u
 
@@ -27,6 +28,7 @@ struct stg_run_member {
     bool is_late;   /* the run went on without it once */
     bool took_over; /* it came back in the middle of a pass under its name, and has no
                        place before its first batch */
+    bool follows;   /* it goes on with later versions of the pipeline */
     char client_id[128];
     char *acknowledged; /* split: its items of the pass, when the record was written;
                            NULL: none */
@@ -36,8 +38,12 @@ struct stg_run_record {
     char boot[STG_RUN_BOOT_BYTES]; /* of the machine */
     char name[65];                 /* of the pipeline */
     uint64_t generation, fingerprint;
-    uint64_t run;     /* run_id of the run that began it; a restart keeps it */
-    uint64_t attempt; /* the newest of the pipeline */
+    char steps[STG_STATE_STEPS_BYTES]; /* signature of the definition that it ran with;
+                                          likewise: */
+    enum stg_delivery delivery;
+    uint64_t batch_size; /* that items of a split are counted with; 0: none */
+    uint64_t run;        /* run_id of the run that began it; a restart keeps it */
+    uint64_t attempt;    /* the newest of the pipeline */
     uint32_t num_clients;
     uint64_t pass;         /* the current one, or the next one */
     uint64_t numbers_pass; /* that the rest is of */
@@ -52,6 +58,7 @@ struct stg_run_record {
     size_t n_vacant;
     struct stg_run_member *members;
     size_t n_members;
+    uint32_t n_others; /* clients that are no members; not in the text */
 };
 
 void stg_run_record_finish(struct stg_run_record *record);

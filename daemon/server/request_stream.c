@@ -120,6 +120,8 @@ static void fill_opened(const struct stg_session *session,
     reply->irreproducible = definition->irreproducible;
     reply->begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply->skip_rows = params->state != NULL ? params->state->rows : 0;
+    reply->anew = request->follow && request->generation != 0 &&
+                  request->rejoin.member == 0 && request->state == NULL;
     reply->rejoin = (struct stg_rejoin){
         .run = stg_stage_run_id(&instance->config),
         .member = params->member,
@@ -234,6 +236,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .rank = request->rank,
         .world_size = request->world_size,
         .member = find_member(session, request, instance, member),
+        .follows = request->follow,
         .process = session->pidfd >= 0 ? stg_process_id(session->pidfd) : 0,
     };
     struct stg_attached attached;
@@ -562,6 +565,46 @@ static int wait_for_disk(struct stg_session *session, const char *name)
     return 1;
 }
 
+/* ---- a stream that follows ---- */
+
+/* Returns whether the stream has another version than the pipeline has now, and the run
+ * does not go on in this one. */
+static bool follows(const struct stg_session *session, const struct stg_request *request,
+                    const struct stg_pipeline *pipeline)
+{
+    return request->follow && request->generation != 0 &&
+           request->generation != pipeline->generation &&
+           !stg_recovery_follows(pipeline, &request->rejoin, session->identity.uid);
+}
+
+/* A stream that shared its run has no place outside of it. */
+static bool has_place(const struct stg_request *request,
+                      const struct stg_pipeline *pipeline)
+{
+    struct stg_state ignored;
+    return request->rejoin.member == 0 && request->state != NULL &&
+           stg_loading_read(request, pipeline->definition, &ignored, NULL) == 0;
+}
+
+/* Returns as try_begin. */
+static int try_follow(struct stg_session *session, const struct stg_request *request,
+                      struct stg_pipeline *pipeline)
+{
+    struct stg_request next = *request;
+    if (request->generation > pipeline->generation) {
+        stg_session_fail(session, request->id, -STAGER_ABORTED,
+                         "the pipeline was deleted, and applied again: open the stream "
+                         "again");
+        return 0;
+    }
+    if (!request->private_run && stg_journal_is_busy(pipeline->journal))
+        return wait_for_disk(session, pipeline->name);
+    if (!has_place(request, pipeline))
+        next.state = NULL;
+    next.rejoin = (struct stg_rejoin){0};
+    return try_begin(session, &next, pipeline);
+}
+
 /* Returns 0 when the request was answered, 1: it waits. */
 static int try_open(struct stg_session *session, const struct stg_request *request)
 {
@@ -581,6 +624,8 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     if (stg_catalog_changes(session->server->catalog, pipeline))
         return wait_for_disk(session, pipeline->name);
+    if (follows(session, request, pipeline))
+        return try_follow(session, request, pipeline);
     if (request->rejoin.member != 0)
         return try_rejoin(session, request, pipeline);
     int rc = stg_commit_resolve(pipeline, request, text, &err);

@@ -152,15 +152,30 @@ static void close_socket(struct stg_session *session)
     session->server->n_sessions--;
 }
 
+/* A client that closes its stream of a version that was replaced does not follow. */
+static void stop_following(const struct stg_session *session)
+{
+    const struct stg_instance *instance = session->instance;
+    if (stg_stage_is_parting(instance->stage, session->client))
+        stg_recovery_left(
+            stg_catalog_find(session->server->catalog, instance->config.name), instance,
+            session->member);
+}
+
 /* A client that closes its stream while the run reconnects is not waited for. */
 static void stop_returning(struct stg_session *session)
 {
+    const struct stg_instance *instance = session->instance;
     const char *name = session->open_waits       ? session->open.name
-                       : session->client != NULL ? session->instance->config.name
+                       : session->client != NULL ? instance->config.name
                                                  : NULL;
     uint64_t member = session->open_waits ? session->open.rejoin.member : session->member;
-    if (name != NULL && member != 0 && !session->server->stopping)
+    if (name == NULL || member == 0 || session->server->stopping)
+        return;
+    if (session->open_waits || instance->pipeline != NULL)
         stg_recovery_gone(stg_catalog_find(session->server->catalog, name), member);
+    else
+        stop_following(session);
 }
 
 void stg_session_close(struct stg_session *session)

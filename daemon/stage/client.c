@@ -152,6 +152,7 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     client->rank = attach->rank;
     client->member = attach->member;
     client->process = attach->process;
+    client->follows = attach->follows;
     client->reconnects = attach->reconnects;
     client->base_pass = attach->pass;
     client->consumer = attach->consumer;

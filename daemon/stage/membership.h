@@ -58,6 +58,7 @@ struct stg_client {
     uint32_t batch_size;
     uint64_t attempt;              /* of its commits */
     uint64_t member, process;      /* of the record of the run; 0: it is in none */
+    bool follows;                  /* it goes on with later versions of the pipeline */
     struct stg_taken acknowledged; /* split: items of the pass that it acknowledged */
     struct stg_audit_share *share; /* in the audit's news, of the last item; or NULL */
     struct stg_partition_needs *needs; /* NULL without partitions */

@@ -48,6 +48,7 @@ static void note_member(const struct stg_client *client, struct stg_run_member *
         .consumer = client->consumer,
         .is_named = client->named,
         .took_over = client->took_over,
+        .follows = client->follows,
         .acknowledged = copy_acknowledged(client),
     };
     memcpy(ret->client_id, client->client_id, sizeof(ret->client_id));
@@ -83,6 +84,8 @@ static int note_members(const struct stg_stage *stage, const struct stg_client *
     for (const struct stg_client *c = members->clients; c != NULL; c = c->next) {
         if (is_member(stage, c, joining))
             note_member(c, &ret->members[ret->n_members++]);
+        else if (c->state == STG_CLIENT_ATTACHED)
+            ret->n_others++;
         if (c == joining)
             foresee(stage, c, ret);
     }

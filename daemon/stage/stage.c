@@ -223,6 +223,14 @@ bool stg_stage_is_used(struct stg_stage *stage)
     return is_used;
 }
 
+bool stg_stage_is_parting(struct stg_stage *stage, const struct stg_client *client)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool parts = client->has_lease && stg_control_parting(&client->control);
+    pthread_mutex_unlock(&stage->lock);
+    return parts;
+}
+
 void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err)
 {
     pthread_mutex_lock(&stage->lock);

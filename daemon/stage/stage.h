@@ -118,6 +118,7 @@ struct stg_attach {
     const struct stg_state *state; /* that it loads; NULL: none */
     uint32_t rank, world_size;     /* round_robin: its own; world_size 0: it names none */
     uint64_t member, process;      /* of the record of the run; 0: it is in none */
+    bool follows;                  /* it goes on with later versions of the pipeline */
     bool reconnects;   /* it was in the run before stagerd was started again */
     uint64_t pass;     /* then, of a split: its pass */
     uint32_t consumer; /* and its number; 0: it has none yet */
@@ -272,6 +273,9 @@ const char *stg_stage_state(struct stg_stage *stage);
 
 /* Returns the number of attached clients. */
 uint32_t stg_stage_n_clients(struct stg_stage *stage);
+
+/* Returns whether the client has said that it closes its stream. */
+bool stg_stage_is_parting(struct stg_stage *stage, const struct stg_client *client);
 
 /* Returns whether any client is attached or joining. */
 bool stg_stage_is_used(struct stg_stage *stage);

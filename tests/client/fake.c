@@ -139,7 +139,8 @@ static void answer_open(struct fake *fake, const struct stg_request *request)
                               .kind = fake->open_code < 0 ? STG_REQUEST_NONE
                                                           : STG_REQUEST_OPEN,
                               .name = "fake",
-                              .generation = 1,
+                              .generation = fake->generation != 0 ? fake->generation : 1,
+                              .anew = fake->anew,
                               .segment_bytes = fake->segment_bytes,
                               .max_in_flight = fake->max_in_flight,
                               .client_id = request->client_id,

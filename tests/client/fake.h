@@ -57,6 +57,8 @@ struct fake {
     const char *signature; /* of the pipeline */
     const char *state;     /* of the reply to open; NULL: none */
     uint64_t begins_pass, skip_rows;
+    uint64_t generation; /* 0: 1 */
+    bool anew;
 
     /* records; another thread may read n_opened alone */
     _Atomic unsigned n_opened;

@@ -101,6 +101,13 @@ static const struct golden_request requests[] = {
       .name = "criteo",
       .max_in_flight = 2,
       .never_reconnects = true}},
+    {GOLDEN(request_open_follow),
+     {.id = 22,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .max_in_flight = 2,
+      .follow = true,
+      .generation = 300}},
     {GOLDEN(request_commit_away),
      {.id = 21,
       .kind = STG_REQUEST_COMMIT,
@@ -328,6 +335,14 @@ static const struct golden_reply replies[] = {
       .segment_bytes = 1 << 30,
       .max_in_flight = 2,
       .rejoin = {.run = 11, .member = 1ull << 63, .attempt = 300}}},
+    {GOLDEN(reply_open_anew),
+     {.id = 22,
+      .kind = STG_REQUEST_OPEN,
+      .name = "p",
+      .generation = 9,
+      .segment_bytes = 1 << 30,
+      .max_in_flight = 2,
+      .anew = true}},
     {GOLDEN(reply_join), {.id = 12, .kind = STG_REQUEST_JOIN}},
     {GOLDEN(reply_delete), {.id = 7, .kind = STG_REQUEST_DELETE}},
     {GOLDEN(reply_new_token),
@@ -463,6 +478,8 @@ static void golden_bytes_are_the_requests(void)
         CHECK_INT(got.manual_ack, want->manual_ack);
         CHECK_INT(got.named, want->named);
         CHECK_INT(got.never_reconnects, want->never_reconnects);
+        CHECK_INT(got.follow, want->follow);
+        CHECK_INT(got.generation, want->generation);
         check_rejoin(&got.rejoin, &want->rejoin);
         check_same("client", got.client, want->client);
         check_same("name", got.name, want->name);

@@ -568,5 +568,54 @@ def stream_of(stream):
         yield stream.next()
 
 
+
+class Following(case.Case):
+    def make(self, start, **staged):
+        return stager.apply(stager.range(start, 1 << 20).batch(2).staged(name=self._testMethodName, **staged), replace=True)
+
+    def test_a_stream_that_follows_goes_on_with_the_next_version(self):
+        with stager.open(self.make(0, capacity=2), follow=True, max_in_flight=3) as stream:
+            held, got = stream.next(), [stream.next()["value"].tolist()]
+            for number, capacity in enumerate((3, 4, 5)):
+                self.make(0, capacity=capacity)
+                while stream.info["followed"] == number:
+                    with stream.next(timeout=60) as batch:
+                        got.append(batch["value"].tolist())
+                        generation = batch.info.generation
+                self.assertEqual((generation, stream.info["generation"]), (number + 2, number + 2))
+            self.assertEqual(got, [[2 * i, 2 * i + 1] for i in range(1, len(got) + 1)])
+            self.assertEqual((held["value"].tolist(), held.info.generation), ([0, 1], 1))
+            state = stream.state_dict()
+        with stager.open(self._testMethodName, state=state) as stream:
+            self.assertEqual(stream.next()["value"].tolist(), [2 * len(got) + 2, 2 * len(got) + 3])
+
+    def test_other_content_begins_at_its_start_with_its_features(self):
+        name = self.make(0)
+        with stager.open(name, follow=True) as stream:
+            batches = iter(stream)
+            next(batches).release()
+            stager.apply(stager.range(500, 600).batch(2)
+                         .map(lambda e: {"value": e["value"], "twice": ops.add(e["value"], e["value"])})
+                         .staged(name=name), replace=True)
+            batch = next(batches)
+            while batch.info.generation == 1:
+                batch = next(batches)
+            self.assertEqual((batch["value"].tolist(), batch["twice"].tolist()), ([500, 501], [1000, 1002]))
+            self.assertEqual(sorted(name for name, _, _ in stream.schema), ["twice", "value"])
+            batch.release()
+            stager.apply(stager.range(700, 800).batch(2).map(lambda e: {"other": e["value"]}).staged(name=name), replace=True)
+            with self.assertRaisesRegex(stager.FailedPreconditionError,
+                                        'replaced by generation 3, and the stream cannot follow: .* lacks feature "'):
+                while True:
+                    stream.next(timeout=60).release()
+
+    def test_a_stream_that_does_not_follow_is_aborted(self):
+        with stager.open(self.make(0)) as stream:
+            self.make(1)
+            with self.assertRaisesRegex(stager.AbortedError, "replaced by generation 2"):
+                while True:
+                    stream.next(timeout=60).release()
+
+
 if __name__ == "__main__":
     case.main()

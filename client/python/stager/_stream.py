@@ -165,7 +165,7 @@ class Stream:
                  fetches: Union[None, str, Sequence[str]] = None,
                  inter_op_threads_num: int = 1, intra_op_threads_num: int = 1,
                  state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact",
-                 daemon_reconnect_millis: int = 300000) -> None:
+                 daemon_reconnect_millis: int = 300000, follow: bool = False) -> None:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
@@ -202,6 +202,7 @@ class Stream:
         self._length = length
         self._resume = resume
         self._reconnect_millis = daemon_reconnect_millis
+        self._follow = follow
         self._epoch = _epoch_of(state)
         self._n_loops = 0
         self._has_warned = False
@@ -236,7 +237,7 @@ class Stream:
             self._ahead.clear()
         try:
             self._core = _core.Stream(*self._options, state, self._resume, *self._place,
-                                      self._reconnect_millis)
+                                      self._reconnect_millis, self._follow)
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
@@ -255,6 +256,11 @@ class Stream:
         except Error as error:
             self._locate(error)
             raise
+        self._read_structure()
+        self._before = 0  # batches and error items of earlier passes
+
+    def _read_structure(self) -> None:
+        self._generation = self._core.generation
         text = self._core.structure
         # Without `features` a batch is what the dataset yields.
         names = [name for name, _, _ in self.schema]
@@ -262,7 +268,6 @@ class Stream:
         if self._options[-2] is not None:
             plan = _only(self._plan, set(names))
             self._plan = {} if plan is _LEFT_OUT else plan
-        self._before = 0  # batches and error items of earlier passes
 
     def _count_ranks(self, is_given: bool) -> int:
         """Returns the number of clients of this pipeline if they are the ranks, else 0. A pipeline for another number
@@ -296,7 +301,10 @@ class Stream:
         give one back. Another error: of a batch that could not be made; the stream goes on unless
         `finished`."""
         millis = self._timeout_millis if timeout is ... else _timeout_millis(timeout)
-        return Batch(self._take(millis), self._plan)
+        lease = self._take(millis)
+        if self._generation != self._core.generation:
+            self._read_structure()
+        return Batch(lease, self._plan)
 
     def _take(self, millis: int) -> _core.Lease:
         if self._core.dropped and not self._has_warned:

@@ -416,6 +416,18 @@ static void a_join_that_fails_ends_the_stream(void)
     stop_both(&before, &fake, stream);
 }
 
+/* It gets a run of its own, which is in no record. */
+static void a_client_that_comes_late_joins_its_run(void)
+{
+    struct fake before = {0}, fake = {0};
+    struct stager_stream *stream = start_and_open(&before, NULL);
+    restart(&fake, &before);
+    fake.rejoin.member = 0;
+    publish(&fake, 0, 0, 2);
+    stager_release(next_of(&fake, stream));
+    stop_both(&before, &fake, stream);
+}
+
 static void an_older_stagerd_is_refused(void)
 {
     struct fake before = {0}, fake = {0};
@@ -862,6 +874,7 @@ static const struct stg_test tests[] = {
     TEST(a_stagerd_that_is_unavailable_is_asked_again),
     TEST(a_stagerd_that_refuses_ends_the_stream_with_its_reason),
     TEST(a_join_that_fails_ends_the_stream),
+    TEST(a_client_that_comes_late_joins_its_run),
     TEST(an_older_stagerd_is_refused),
     TEST(a_stagerd_that_ends_again_before_it_answers_is_awaited),
     TEST(a_stream_at_the_end_of_its_pass_reconnects_after_rewind),

@@ -20,6 +20,9 @@ static struct stg_run_record *make_record(void)
                                       .name = "reader",
                                       .generation = 7,
                                       .fingerprint = UINT64_C(0xfedcba9876543210),
+                                      .steps = "range:00000001",
+                                      .delivery = STG_DELIVERY_ROUND_ROBIN,
+                                      .batch_size = 8,
                                       .run = 12345,
                                       .attempt = 9,
                                       .num_clients = N_MEMBERS,
@@ -56,7 +59,8 @@ static struct stg_run_record *make_record(void)
                                                      .consumer = i + 1,
                                                      .is_named = i == 0,
                                                      .is_late = i == 1,
-                                                     .took_over = i == 2};
+                                                     .took_over = i == 2,
+                                                     .follows = i == 1};
     strcpy(record->members[0].client_id, "trainer 1 % \n=end");
     record->members[2].acknowledged = strdup(record->left);
     memset(record->members[1].client_id, 'x', 127);
@@ -81,6 +85,7 @@ static void check_member(const struct stg_run_member *got,
     CHECK_INT(got->is_named, want->is_named);
     CHECK_INT(got->is_late, want->is_late);
     CHECK_INT(got->took_over, want->took_over);
+    CHECK_INT(got->follows, want->follows);
     CHECK_STR(got->client_id, want->client_id);
     CHECK_INT(got->acknowledged != NULL, want->acknowledged != NULL);
     if (want->acknowledged != NULL)
@@ -98,6 +103,9 @@ static void a_record_is_read_as_it_was_written(void)
     CHECK_STR(got->name, "reader");
     CHECK_INT(got->generation, 7);
     CHECK(got->fingerprint == record->fingerprint && got->run == record->run);
+    CHECK_STR(got->steps, "range:00000001");
+    CHECK_INT(got->delivery, STG_DELIVERY_ROUND_ROBIN);
+    CHECK_INT(got->batch_size, 8);
     CHECK_INT(got->attempt, 9);
     CHECK_INT(got->pass, 4);
     CHECK_INT(got->numbers_pass, 3);
@@ -170,27 +178,29 @@ static void refuse_body(const char *body)
     refuse(text, (size_t)n);
 }
 
-#define HEAD "stager_run 1 boot p 1 0000000000000001\n"
+#define HEAD "stager_run 2 boot p 1 0000000000000001\n"
 #define RUN(vacant, members)                                                             \
-    "run 0000000000000001 1 0 0 0 1 0 " vacant " " members "\nleft =\norigin \n"
+    "run 0000000000000001 1 1 0 0 0 1 0 " vacant " " members                             \
+    "\ndefinition 0 0 =\nleft =\norigin \n"
 
 static void a_body_that_is_not_whole_is_refused(void)
 {
     refuse_body("");
-    refuse_body("stager_run 2 boot p 1 0000000000000001\n" RUN("0", "0"));
-    refuse_body("stager_run 1 boot p 1\n" RUN("0", "0"));
+    refuse_body("stager_run 3 boot p 1 0000000000000001\n" RUN("0", "0"));
+    refuse_body("stager_run 2 boot p 1\n" RUN("0", "0"));
     refuse_body(HEAD);
-    refuse_body(HEAD "run 1 1 0 0 0 1 0 0\nleft =\norigin \n");
+    refuse_body(HEAD "run 1 1 1 0 0 0 1 0 0\nleft =\norigin \n");
+    refuse_body(HEAD "run 0000000000000001 1 1 0 0 0 1 0 0 0\nleft =\norigin \n");
     refuse_body(HEAD RUN("0", "99999999"));
     refuse_body(HEAD RUN("1", "0"));
     refuse_body(HEAD RUN("0", "1"));
-    refuse_body(HEAD RUN("0", "1") "member 0 1 1 1 1 1 1 0 0 0 = =a\n");
-    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 = =a\n");
-    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 = a\n");
-    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 = =a%0\n");
-    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 = =a%00\n");
-    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 =? =a\n");
-    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 a =a\n");
+    refuse_body(HEAD RUN("0", "1") "member 0 1 1 1 1 1 1 0 0 0 0 = =a\n");
+    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 = =a\n");
+    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 0 = a\n");
+    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 0 = =a%0\n");
+    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 0 = =a%00\n");
+    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 0 =? =a\n");
+    refuse_body(HEAD RUN("0", "1") "member 1 1 1 1 1 1 1 0 0 0 0 a =a\n");
     refuse_body(HEAD RUN("0", "0") "text\n");
     refuse_body(HEAD RUN("0", "0") "text");
 }
