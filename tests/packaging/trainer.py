@@ -1,0 +1,51 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A trainer with the installed Python package, for upgrade_inside.py: takes a pipeline with a feature `id` to its end, and counts.
+If stagerd ends and the stream with it, it opens again and restarts its count.
+
+    trainer.py PIPELINE ROWS [HOLD]
+
+After HOLD batches it prints "held" and waits for a line on standard input. Its last line:
+rows N missing N reopened N reconnects N
+"""
+import sys
+import time
+
+import stager
+
+REOPEN_S = 30
+
+
+def hold():
+    print("held", flush=True)
+    sys.stdin.readline()
+
+
+def train(name, batches_before_hold):
+    """Returns (ids, reconnects); None instead if stagerd has ended."""
+    ids = []
+    try:
+        with stager.open(name) as stream:
+            for n, batch in enumerate(stream, 1):
+                ids += batch["id"].tolist()
+                if n == batches_before_hold:
+                    hold()
+            return ids, stream.info.get("reconnects", 0)
+    except stager.UnavailableError as error:
+        print(error, flush=True)
+        return None
+
+
+def main(name, n_rows, batches_before_hold="0"):
+    reopened, end = 0, time.monotonic() + REOPEN_S
+    result = train(name, int(batches_before_hold))
+    while result is None and time.monotonic() < end:
+        reopened = 1
+        time.sleep(0.02)
+        result = train(name, 0)
+    ids, reconnects = result
+    print(f"rows {len(ids)} missing {len(set(range(int(n_rows))) - set(ids))} reopened {reopened} reconnects {reconnects}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
