@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small DLRM in PyTorch on Criteo rows (label, I1-I13, C1-C26 as CSV with a header), which stagerd
-reads, parses and hashes. It starts a daemon of its own, unless --pipeline names one that is served.
+"""A small DLRM in PyTorch on Criteo rows (label, I1-I13, C1-C26), which stagerd reads, parses and hashes. It starts
+a daemon of its own, unless --pipeline names one that is served.
 
-    python3 examples/dlrm_torch.py                       generates rows
-    python3 examples/dlrm_torch.py --rows rows.csv       or a pattern
+    python3 examples/dlrm_torch.py                                       generates rows
+    python3 examples/dlrm_torch.py --rows rows.csv                       lines with a header; a file, or a pattern
+    python3 examples/dlrm_torch.py --rows "s3://bucket/days/*.parquet"   with the AWS_ variables of this process
+    python3 examples/dlrm_torch.py --rows rows/                          a folder that Hugging Face datasets saved
 
 two_experiments.py lets two of them share one loader, ddp_torch.py makes one of two processes.
 """
@@ -89,7 +91,7 @@ def train(stream: stager.Stream, epochs: int, lr: float) -> List[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", help="a file, or a pattern; generated when not given")
+    parser.add_argument("--rows", help="a file, a pattern or a folder; generated when not given")
     parser.add_argument("--pipeline", help="one that a daemon serves, instead of --rows")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=512)

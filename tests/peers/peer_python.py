@@ -15,6 +15,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.abspath(os.path.join(HERE, "../.."))
 sys.path.insert(0, os.path.join(HERE, ".."))
+sys.path.insert(0, HERE)
+import s3_folder  # noqa: E402
 import summary  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
@@ -36,16 +38,16 @@ def need(*modules):
             raise Skipped(f"no {module}")
 
 
-def run(*command, cwd=TOP):
+def run(*command, cwd=TOP, **environment):
     """The output of a Python program, which must succeed."""
-    result = subprocess.run([sys.executable, *command], cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=300,
+    result = subprocess.run([sys.executable, *command], cwd=cwd, env={**ENVIRONMENT, **environment}, stdin=subprocess.DEVNULL, timeout=300,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     assert result.returncode == 0, f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}"
     return result.stdout
 
 
-def example(name, *arguments):
-    return run(os.path.join(TOP, "examples", name), *arguments)
+def example(name, *arguments, **environment):
+    return run(os.path.join(TOP, "examples", name), *arguments, **environment)
 
 
 def losses(text, words="log loss"):
@@ -57,6 +59,12 @@ def losses(text, words="log loss"):
 
 def falls(found, by):
     assert found[-1] < found[0] - by, f"{found} did not fall by {by}"
+
+
+def same_rows(got, want):
+    """Losses of one model on the same rows, of which a shuffle has mixed some otherwise."""
+    falls(got, 0.01)
+    assert all(abs(a - b) < 0.02 for a, b in zip(got, want)), f"{got}, not {want}"
 
 
 # ---- examples ----
@@ -87,6 +95,31 @@ def two_ranks_learn_what_one_trainer_does_with_their_batches_together(rows):
     for single, ranks in zip(one, losses(text)):
         assert abs(single - ranks) < ROUNDING, f"{one}\n{text}"
     assert text.count(f"{N_ROWS // 100} batches for each rank") == 3, text
+
+
+def a_dlrm_learns_from_parquet_in_s3_what_it_does_from_csv(rows):
+    need("torch", "pyarrow")
+    import pyarrow.csv
+    import pyarrow.parquet
+    whole = pyarrow.csv.read_csv(rows)
+    with tempfile.TemporaryDirectory() as folder, s3_folder.Server(folder) as server:
+        for i, begin in enumerate((0, N_ROWS // 2)):
+            pyarrow.parquet.write_table(whole.slice(begin, N_ROWS // 2), f"{folder}/day-{i}.parquet", row_group_size=1000)
+        environment = {"AWS_ENDPOINT_URL": server.endpoint, "AWS_EC2_METADATA_DISABLED": "true", "no_proxy": "127.0.0.1"}
+        text = example("dlrm_torch.py", "--rows", "s3://bucket/*.parquet", "--batch-size", "100", **environment)
+        assert server.n_bytes > 0
+    same_rows(losses(text), losses(example("dlrm_torch.py", "--rows", rows, "--batch-size", "100")))
+
+
+def a_dlrm_learns_from_a_folder_of_datasets_what_it_does_from_csv(rows):
+    need("torch", "pyarrow", "datasets")
+    import datasets
+    import pyarrow.csv
+    datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory() as folder:
+        datasets.Dataset(pyarrow.csv.read_csv(rows)).save_to_disk(folder, num_shards=2)
+        text = example("dlrm_torch.py", "--rows", folder, "--batch-size", "100")
+    same_rows(losses(text), losses(example("dlrm_torch.py", "--rows", rows, "--batch-size", "100")))
 
 
 def a_killed_trainer_ends_with_the_model_of_one_that_was_not(rows):
@@ -135,6 +168,8 @@ def the_stub_of_the_c_half_is_what_is_there(rows):
 
 TESTS = [a_logistic_regression_in_jax_learns, a_logistic_regression_in_keras_learns, a_cnn_learns_photographs_that_it_draws,
          two_ranks_learn_what_one_trainer_does_with_their_batches_together, two_experiments_get_the_batches_that_were_made_once,
+         a_dlrm_learns_from_parquet_in_s3_what_it_does_from_csv,
+         a_dlrm_learns_from_a_folder_of_datasets_what_it_does_from_csv,
          a_killed_trainer_ends_with_the_model_of_one_that_was_not,
          killed_ranks_of_torchrun_have_the_rows_of_those_that_were_not_whatever_their_number, rows_are_generated_when_none_are_given, mypy_finds_nothing_in_the_package_and_the_examples,
          the_stub_of_the_c_half_is_what_is_there]
