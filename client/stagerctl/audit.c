@@ -31,7 +31,7 @@ static void add_begin(struct stg_table *table, const struct stg_audit_begin *beg
     else
         stg_table_add(table, "pass %" PRIu64 ", item %" PRIu64 "%s", begin->point.pass,
                       begin->point.items,
-                      begin->from != 0 ? ", after stagerd was restarted" : "");
+                      begin->from != 0 ? ", after a restart or a replacement" : "");
 }
 
 static void add_commit(struct stg_table *table, const struct stg_audit_attempt *attempt)
