@@ -23,12 +23,12 @@ class Audit(case.Case):
     def setUp(self):
         self.name = self._testMethodName[:64]
 
-    def make(self, stop=100, name=None, **staged):
+    def make(self, stop=100, name=None, replace=False, **staged):
         """Batches of one number each."""
         return stager.apply(json.dumps({
             "name": name or self.name,
             "dataset": [{"range": {"stop": stop}}, {"batch": {"batch_size": 1, "drop_remainder": False}}],
-            "staged": staged}))
+            "staged": staged}), replace=replace)
 
     def proof(self):
         proofs = stager.audit(self.name)["proofs"]
@@ -74,6 +74,24 @@ class Proof(Audit):
         self.assertEqual(status, 0)
         self.assertIn("Exactly once up to pass 0, item 30, by attempts 1, 2.", out)
         self.assertIn("ten of attempt 1", out)
+
+    def test_a_stream_that_follows_stays_one_attempt(self):
+        self.make(capacity=2)
+        with stager.open(self.name, client_id="trainer", follow=True) as stream:
+            got = values(stream, 3)
+            stream.commit(stream.state_dict(), "before")
+            for capacity in (3, 4):
+                self.make(capacity=capacity, replace=True)
+                while stream.info["generation"] < capacity - 1:
+                    got += values(stream, 1)
+            got += values(stream, 5)
+            self.assertEqual(got, list(range(len(got))))
+            stream.commit(stream.state_dict(), "after")
+            values(stream, 1)
+        proof = self.proof()
+        self.assertEqual((set(proof["attempts"]), proof["items"], proof["exactly_once"]), ({1}, len(got), True))
+        with stager.open(self.name, resume="tag:before") as stream:
+            self.assertEqual(values(stream, 1), [3])
 
     def test_a_killed_daemon_leaves_the_proof_up_to_the_commit(self):
         self.make()

@@ -6,6 +6,7 @@ libstager-cuda.so, on a real GPU with PyTorch.
     LD_LIBRARY_PATH=FOLDER_OF_THE_PLUGIN test_gpu.py BUILD
 """
 import ctypes
+import json
 import os
 import re
 import sys
@@ -102,6 +103,24 @@ class OnAStandIn(case.Case):
         self.assertEqual(exported(capsules[0], OLD).device_type, CUDA)
         self.assertGreater(device.n_allocations, 0)
         capsules.clear()
+        self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
+
+    def test_a_stream_that_follows_moves_to_the_next_version_on_the_device(self):
+        device = standin()
+        def make(capacity):
+            return stager.apply(json.dumps({
+                "name": "moves", "dataset": [{"range": {"stop": 400}}, {"batch": {"batch_size": 2}}],
+                "staged": {"capacity": capacity}}), replace=True)
+        with stager.open(make(2), gpu="cuda:0", follow=True) as stream:
+            held, got = stream.next(timeout=60), []
+            for generation in (2, 3):
+                make(generation + 1)
+                while stream.info["generation"] < generation:
+                    with stream.next(timeout=60) as batch:
+                        got += values(batch["value"], device)
+            self.assertEqual(got, list(range(2, 2 + len(got))))
+            self.assertEqual(values(held["value"], device), [0, 1])
+        del batch, held, stream
         self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
 
     def test_explain_tells_what_runs_on_the_gpu(self):

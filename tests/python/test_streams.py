@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Streams: passes, errors, position, ranks, feeding, computing."""
+import concurrent.futures
+import contextlib
 import gc
+import json
 import os
 import pickle
 import subprocess
@@ -608,6 +611,91 @@ class Following(case.Case):
                                         'replaced by generation 3, and the stream cannot follow: .* lacks feature "'):
                 while True:
                     stream.next(timeout=60).release()
+
+    def test_a_replacement_between_two_passes_is_followed_by_the_next_loop(self):
+        for n_clients in (1, 2):
+            name = f"passes-{n_clients}"
+            def make(capacity, start=0):
+                staged = stager.range(start, start + 8).batch(2).staged(
+                    name=name, capacity=capacity, num_clients=n_clients, delivery="broadcast")
+                return stager.apply(staged, replace=True)
+            make(2)
+            with contextlib.ExitStack() as stack:
+                streams = [stack.enter_context(stager.open(name, client_id=f"{i}", follow=True)) for i in range(n_clients)]
+                def read():
+                    with concurrent.futures.ThreadPoolExecutor(n_clients) as pool:
+                        return list(pool.map(lambda stream: [batch["value"].tolist() for batch in stream], streams))
+                want = [[0, 1], [2, 3], [4, 5], [6, 7]]
+                self.assertEqual(read(), [want] * n_clients)
+                make(3)
+                self.assertEqual(read(), [want] * n_clients)
+                self.assertEqual([stream.info["generation"] for stream in streams], [2] * n_clients)
+                make(3, 100)
+                self.assertEqual(read(), [[[v + 100 for v in pair] for pair in want]] * n_clients)
+
+    def until(self, stream, generation):
+        """Batches up to the first one of that generation."""
+        found = 0
+        while found < generation:
+            with stream.next(timeout=60) as batch:
+                found = batch.info.generation
+                yield batch
+
+    def test_the_part_of_the_graph_behind_the_boundary_is_that_of_the_batch(self):
+        def make(capacity, *terms):
+            return stager.apply(json.dumps({
+                "name": "model", "dataset": [{"range": {"stop": 1000}}, {"batch": {"batch_size": 2}}],
+                "graph": [{"name": "w", "op": "variable", "shape": [1], "dtype": "int64", "initializer": "ones"},
+                          {"name": "sum", "op": "add", "input": terms}],
+                "staged": {"features": {"value": "value"}, "capacity": capacity}, "targets": ["sum"],
+                "smart_stage": "on"}), replace=True)
+        value, n = "staged:value", 0
+        with stager.open(make(2, value, "w"), fetches="sum", follow=True) as stream:
+            for generation, (capacity, other) in enumerate(((2, "w"), (3, "w"), (2, value)), 1):
+                if generation > 1:
+                    make(capacity, value, other)
+                for batch in self.until(stream, generation):
+                    other = [n, n + 1] if batch.info.generation == 3 else [1, 1]
+                    self.assertEqual(stream.run(batch)[0].tolist(), [n + other[0], n + 1 + other[1]])
+                    n += 2
+
+    def test_states_of_before_and_after_a_move_load_into_both_versions(self):
+        name = self.make(0, capacity=2)
+        with stager.open(name, follow=True) as stream:
+            stream.next().release()
+            before = stream.state_dict()
+            self.make(0, capacity=3)
+            moved = [batch["value"].tolist() for batch in self.until(stream, 2)][-1]
+            after = stream.state_dict()
+        for generation in (2, 3):
+            with stager.open(name, state=before, private_run=True) as stream:
+                self.assertEqual(stream.next()["value"].tolist(), [2, 3])
+            with stager.open(name, state=after, private_run=True) as stream:
+                self.assertEqual(stream.next()["value"].tolist(), [moved[1] + 1, moved[1] + 2])
+            stager.rollback(name)
+
+    def test_a_private_run_stays_at_its_version(self):
+        with stager.open(self.make(0), follow=True, private_run=True) as stream:
+            self.make(100)
+            for i in range(20):
+                with stream.next(timeout=60) as batch:
+                    self.assertEqual((batch["value"].tolist(), batch.info.generation), ([2 * i, 2 * i + 1], 1))
+
+    def test_ranks_of_auto_keep_their_number(self):
+        name = self.make(0, num_clients="auto", delivery="round_robin", capacity=2)
+        n, got = 2, {}
+        def train(rank):
+            with stager.open(name, follow=True, client_id=f"rank-{rank}", rank=rank, world_size=n) as stream:
+                while stream.info["generation"] < 4:
+                    with stream.next(timeout=60) as batch:
+                        got[rank].append(int(batch["value"][0]))
+                        if rank == 0 and len(got[0]) % 10 == 0 and len(got[0]) < 40:
+                            self.make(0, num_clients="auto", delivery="round_robin", capacity=3 + len(got[0]) // 10)
+        got.update({rank: [] for rank in range(n)})
+        with concurrent.futures.ThreadPoolExecutor(n) as pool:
+            list(pool.map(train, range(n)))
+        for rank in range(n):
+            self.assertEqual(got[rank], [2 * (n * i + rank) for i in range(len(got[rank]))])
 
     def test_a_stream_that_does_not_follow_is_aborted(self):
         with stager.open(self.make(0)) as stream:

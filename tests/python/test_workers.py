@@ -331,6 +331,26 @@ class Behind(WorkerCase):
         want = (2 * np.arange(20)).reshape(4, 5).tolist()
         self.assertEqual(self.drained(self.function().rebatch(5), num_threads=3, n_workers=3), [want])
 
+    def test_workers_of_a_stream_that_follows_call_the_function_of_each_version(self):
+        name = self._testMethodName[:64]
+        def make(function, capacity):
+            return stager.apply(self.function(function, n=1000, pure=True).staged(name=name, capacity=capacity), replace=True)
+        with stager.open(make("double", 2), workers=1, follow=True) as stream:
+            n = 0  # batches of what `double` makes
+            for generation, (function, capacity) in enumerate((("double", 2), ("double", 3), ("pid", 2)), 1):
+                if generation > 1:
+                    make(function, capacity)
+                while True:
+                    with stream.next(timeout=60) as batch:
+                        found = batch["value"].tolist()
+                        if batch.info.generation < 3:
+                            self.assertEqual(found, [4 * n, 4 * n + 2])
+                        n += 1
+                        if batch.info.generation == generation:
+                            break
+            self.assertNotIn(os.getpid(), found)
+            self.assertEqual(found[0], found[1])
+
     def fourth(self, name):
         """The state after three batches, and the batch that follows."""
         with stager.open(name, workers=1) as stream:

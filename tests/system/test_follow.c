@@ -671,6 +671,43 @@ static void a_restart_in_the_middle_of_a_move_changes_nothing(void)
     end(&fixture, seats, 2);
 }
 
+/* One of two clients has reconnected, and waits for the other one. */
+static void replace_while_clients_reconnect(const char *delivery, int n_items, int step)
+{
+    struct fixture fixture;
+    struct seat seats[2];
+    char staged[64];
+    snprintf(staged, sizeof(staged), "num_clients: 2, delivery: %s", delivery);
+    begin(&fixture, staged, seats, 2);
+    (void)take(seats, 2, 0);
+    (void)take(seats, 2, 1);
+    fixture_kill(&fixture);
+    fixture_restart(&fixture);
+    int rc;
+    while ((rc = look(&seats[0], 100)) == 0) {
+    }
+    CHECK_INT(rc, -STAGER_DEADLINE_EXCEEDED);
+    replace(&fixture, 5, staged);
+    if (step == 0)
+        share(seats, 2, 40);
+    for (int k = 0; step > 0 && k < 2; k++) {
+        while ((int)seats[k].first < n_items)
+            (void)take(seats, 2, (size_t)k);
+        for (int i = 0; i < n_items; i++)
+            CHECK_INT(seats[k].values[i], step * i + (step > 1 ? k : 0));
+    }
+    for (int k = 0; k < 2; k++)
+        CHECK_INT(info_of(seats[k].stream).generation, 2);
+    end(&fixture, seats, 2);
+}
+
+static void a_version_that_comes_while_clients_reconnect_is_followed(void)
+{
+    replace_while_clients_reconnect("split", 40, 0);
+    replace_while_clients_reconnect("round_robin", 20, 2);
+    replace_while_clients_reconnect("broadcast", 40, 1);
+}
+
 static void state_of(struct stager_stream *stream, char *buf)
 {
     int rc = stager_state(stream, buf, STAGER_STATE_BYTES);
@@ -727,7 +764,9 @@ static void trainer_body(struct fixture *fixture, int fd, void *arg)
     stager_close(stream);
 }
 
-static void replace_loop(const char *staged, uint32_t n_values, bool shares)
+/* Replaces the pipeline after each hundred values, and ends stagerd after each third
+ * replacement. */
+static void replace_loop(const char *staged, uint32_t n_values, bool shares, bool kills)
 {
     enum { N = 1200 };
     static const char *const names[] = {"a", "b"};
@@ -768,6 +807,10 @@ static void replace_loop(const char *staged, uint32_t n_values, bool shares)
                      N, staged, 3 + n_replaced % 5);
             fixture_apply(&fixture, yaml);
             n_replaced = n / 100;
+            if (kills && n_replaced % 3 == 0) {
+                fixture_kill(&fixture);
+                fixture_restart(&fixture);
+            }
         }
     }
     CHECK_INT(n, n_values);
@@ -780,9 +823,16 @@ static void replace_loop(const char *staged, uint32_t n_values, bool shares)
 
 static void trainers_read_through_a_loop_of_versions(void)
 {
-    replace_loop("delivery: split", 1200, true);
-    replace_loop("delivery: round_robin", 1200, true);
-    replace_loop("delivery: broadcast", 2400, false);
+    replace_loop("delivery: split", 1200, true, false);
+    replace_loop("delivery: round_robin", 1200, true, false);
+    replace_loop("delivery: broadcast", 2400, false, false);
+}
+
+static void trainers_read_through_versions_and_kills(void)
+{
+    replace_loop("delivery: split", 1200, true, true);
+    replace_loop("delivery: round_robin", 1200, true, true);
+    replace_loop("delivery: broadcast", 2400, false, true);
 }
 
 static const struct stg_test tests[] = {
@@ -807,7 +857,9 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_close_in_the_middle_of_a_move_delays_no_other_client, 60),
     TEST_SLOW(a_client_that_waits_for_others_waits_in_the_new_version, 60),
     TEST_SLOW(a_restart_in_the_middle_of_a_move_changes_nothing, 60),
+    TEST_SLOW(a_version_that_comes_while_clients_reconnect_is_followed, 60),
     TEST_SLOW(a_state_of_the_old_version_commits_where_it_is_valid, 60),
     TEST_SLOW(trainers_read_through_a_loop_of_versions, 120),
+    TEST_SLOW(trainers_read_through_versions_and_kills, 120),
 };
 TEST_MAIN(tests)
