@@ -4,6 +4,7 @@
 #define ALIGN 64u
 #define PAGE_BYTES 4096u /* of the machine */
 #define SIZE_BYTES 8u    /* of a compressed buffer, before its data */
+#define MAX_RATIO 65536  /* of its data to its compressed bytes */
 #define LZ4_FRAME 0      /* numbers of the format's CompressionType */
 
 void stg_arrow_reading_finish(struct stg_arrow_reading *reading)
@@ -52,6 +53,8 @@ int stg_arrow_input_begin(struct stg_arrow_reading *reading,
                             &reading->is_storage, err);
     if (rc < 0)
         return rc;
+    if (bytes < -1 || bytes / MAX_RATIO > (int64_t)input->buffer.bytes)
+        return damaged(err, "the size of a buffer is out of range");
     input->buffer.at += SIZE_BYTES;
     input->buffer.bytes -= SIZE_BYTES;
     input->bytes = (uint64_t)bytes;
@@ -59,8 +62,6 @@ int stg_arrow_input_begin(struct stg_arrow_reading *reading,
         input->codec = -1;
         input->bytes = input->buffer.bytes;
         stg_arrow_input_finish(input);
-    } else if (bytes < 0) {
-        return damaged(err, "the size of a buffer is out of range");
     }
     input->is_begun = true;
     return 0;

@@ -274,6 +274,37 @@ def big_endian():
 
 array("arrow_big_endian", big_endian())
 
+
+def damaged(data, kind, change=None):
+    """A stream whose first message of that kind is changed in its body, or is left out with all others of it."""
+    reader, parts = pa.ipc.MessageReader.open_stream(data), []
+    for message in iter(lambda: next(reader, None), None):
+        part = bytearray(message.serialize())
+        if message.type == kind and change is None:
+            continue
+        if message.type == kind:
+            at, value = change
+            body = len(part) - message.body.size
+            part[body + at:body + at + len(value)] = value
+            change = (0, b"")
+        parts.append(bytes(part))
+    return b"".join(parts)
+
+
+HUGE_SIZE = (1 << 40).to_bytes(8, "little")
+ONE_LIST = saved(pa.table({"x": pa.array([[1], [2, 3]], pa.list_(pa.int64()))}).to_batches(), "stream")
+ONE_TEXT = saved(pa.table({"x": ["one", "two"]}).to_batches(), "stream")
+ZEROS = saved(pa.table({"x": pa.array([0] * 1000)}).to_batches(), "stream", compression="zstd")
+NESTED = pa.int8()
+for _ in range(100):
+    NESTED = pa.list_(NESTED)
+array("arrow_no_dictionary", damaged(saved(SAME, "stream"), "dictionary"))
+array("arrow_bad_list", damaged(ONE_LIST, "record batch", (4, b"\xff\xff\xff\x7f")))
+array("arrow_bad_text", damaged(ONE_TEXT, "record batch", (4, b"\xff\xff\xff\x7f")))
+array("arrow_bad_size", damaged(ZEROS, "record batch", (0, HUGE_SIZE)))
+array("arrow_small_size", damaged(ZEROS, "record batch", (0, (8).to_bytes(8, "little"))))
+array("arrow_nested", pa.schema({"x": NESTED}).serialize().to_pybytes())
+
 print("static const struct arrow_file {\n    const char *name;\n    const unsigned char *data;\n    size_t bytes;\n"
       "    const char *options, *rows;\n} arrow_files[] = {")
 for name, text, rows in FILES:

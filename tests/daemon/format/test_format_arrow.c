@@ -303,6 +303,36 @@ static void an_error_names_file_column_and_what_to_do(void)
     }
 }
 
+static void data_that_is_damaged_is_an_error_with_its_offset(void)
+{
+    static const struct {
+        const void *data;
+        size_t bytes;
+        const char *options, *part;
+    } rows[] = {
+        {arrow_no_dictionary, sizeof(arrow_no_dictionary), "columns: {word: string}",
+         ": its dictionary is damaged: the file has none"},
+        {arrow_bad_list, sizeof(arrow_bad_list),
+         "columns: {x: int64}, shapes: {x: [null]}",
+         ": its data is damaged: an offset of a list is out of range"},
+        {arrow_bad_text, sizeof(arrow_bad_text), "columns: {x: string}",
+         ": an offset of its string is out of range"},
+        {arrow_bad_size, sizeof(arrow_bad_size), "columns: {x: int64}",
+         ": its data is damaged: the size of a buffer is out of range"},
+        {arrow_small_size, sizeof(arrow_small_size), "columns: {x: int64}",
+         "a buffer is too short for the rows"},
+        {arrow_nested, sizeof(arrow_nested), "columns: {x: int8}", "a.arrow: "},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        stg_test_file("a.arrow", rows[i].data, rows[i].bytes);
+        const char *text = error_of(rows[i].options);
+        CHECK_CONTAINS(text, rows[i].part);
+        CHECK_CONTAINS(text, "a.arrow: ");
+        if (rows[i].data != arrow_nested)
+            CHECK_CONTAINS(text, "record batch 0 at offset ");
+    }
+}
+
 /* A changed byte of the schema says so. */
 static void numbers_that_are_big_endian_are_refused(void)
 {
@@ -490,6 +520,7 @@ static const struct stg_test tests[] = {
     TEST(a_file_without_rows_has_none),
     TEST(a_stream_may_end_without_a_mark),
     TEST(an_error_names_file_column_and_what_to_do),
+    TEST(data_that_is_damaged_is_an_error_with_its_offset),
     TEST(numbers_that_are_big_endian_are_refused),
     TEST(a_file_on_another_machine_is_refused),
     TEST(rows_that_cannot_be_had_name_their_column_and_batch),
