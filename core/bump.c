@@ -126,10 +126,15 @@ char *stg_bump_strdup(struct stg_bump *bump, const char *s)
 
 char *stg_bump_printf(struct stg_bump *bump, const char *fmt, ...)
 {
-    char text[1024];
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(text, sizeof(text), fmt, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    return n >= 0 ? stg_bump_strdup(bump, text) : NULL;
+    char *text = n >= 0 ? stg_bump_alloc_raw(bump, (size_t)n + 1) : NULL;
+    if (text == NULL)
+        return NULL;
+    va_start(args, fmt);
+    vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    return text;
 }

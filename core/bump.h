@@ -40,7 +40,7 @@ char *stg_bump_strndup(struct stg_bump *bump, const char *s, size_t n);
 /* A copy of a text. NULL when out of memory. */
 char *stg_bump_strdup(struct stg_bump *bump, const char *s);
 
-/* A formatted copy, truncated to 1023 bytes. NULL when out of memory. */
+/* A formatted text. NULL when out of memory. */
 char *stg_bump_printf(struct stg_bump *bump, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

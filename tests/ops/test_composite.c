@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/layout.h"
@@ -123,6 +124,31 @@ static void a_sparse_one_has_three_parts(void)
     stg_bump_finish(&bump);
 }
 
+/* The structure, too, is longer than a page of the bump. */
+static void features_of_any_number_have_their_structure(void)
+{
+    enum { N = 200 };
+    struct stg_feature features[N];
+    char paths[N][8], before[N * 32] = "", want[N * 128] = "";
+    struct stg_bump bump;
+    for (int i = 0; i < N; i++) {
+        const char *path = paths[i], *comma = i > 0 ? "," : "[";
+        snprintf(paths[i], sizeof(paths[i]), "%d", i);
+        features[i] = (struct stg_feature){.path = path, .tensor = "ids"};
+        sprintf(before + strlen(before), "%s\"%s\"", comma, path);
+        sprintf(
+            want + strlen(want),
+            "%s{\"ragged\":{\"values\":\"%s/values\",\"row_splits\":\"%s/row_splits\"}}",
+            comma, path, path);
+    }
+    struct stg_staged staged = {
+        .features = features, .n_features = N, .structure = strcat(before, "]")};
+    stg_bump_init(&bump, 0);
+    CHECK_INT(stg_composite_staged(&schema, NULL, 0, &bump, &staged), 0);
+    CHECK_STR(staged.structure, strcat(want, "]"));
+    stg_bump_finish(&bump);
+}
+
 static void without_features_the_structure_is_that_of_the_components(void)
 {
     struct stg_staged staged = {.structure = ""};
@@ -163,6 +189,7 @@ static const struct stg_test tests[] = {
     TEST(a_name_stands_for_the_parts_that_follow_one_another),
     TEST(features_that_name_it_become_its_parts),
     TEST(a_sparse_one_has_three_parts),
+    TEST(features_of_any_number_have_their_structure),
     TEST(without_features_the_structure_is_that_of_the_components),
     TEST(without_memory_nothing_leaks),
 };
