@@ -139,7 +139,7 @@ static const char *make_parquet(const char *options)
     static char path[4096];
     char command[9000];
     snprintf(path, sizeof(path), "%s", stg_test_path("columns.parquet"));
-    snprintf(command, sizeof(command), "python3 %s/../../data/make_parquet.py %s %s",
+    snprintf(command, sizeof(command), "python3 '%s/../../data/make_parquet.py' %s %s",
              getenv("STG_REMOTE_SERVERS"), path, options);
     CHECK_INT(system(command), 0);
     return path;
