@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A table, a source of rows of files that fall into columns: what `parquet` and `arrow`
+ * share. Opens files one after the other, counts their rows, and goes to any row. A
+ * format reads the metadata of a file, and the columns. A block shows the memory that its
+ * rows lie in. A row that cannot be had is an error item, so that the metadata has the
+ * number of each; so is a file that cannot be read, in place of its rows. One thread at a
+ * time.
+ */
+#ifndef STG_DAEMON_DATASET_SOURCES_COLUMNAR_H
+#define STG_DAEMON_DATASET_SOURCES_COLUMNAR_H
+
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/sources/columns.h"
+#include "daemon/dataset/sources/names.h"
+
+struct stg_columnar;
+
+/* What the metadata of a file says. */
+struct stg_columnar_file {
+    void *metadata;
+    uint64_t n_rows;
+    uint64_t bytes; /* of its columns that are declared */
+};
+
+struct stg_columnar_count {
+    uint64_t n; /* rows, or 1 for the error in their place; UINT64_MAX: not known */
+    uint64_t bytes;
+};
+
+/* The row that comes next is table->row of table->file. */
+struct stg_columnar_format {
+    bool is_local; /* files on other machines are refused */
+    /* Reads the metadata of a file. An error of the storage sets *ret_storage. */
+    int (*open)(struct stg_columnar *table, struct stg_source *source,
+                struct stg_columnar_file *ret, bool *ret_storage, struct stg_err *err);
+    void (*close)(void *metadata);
+    /* Begins the rows of table->file. */
+    void (*begin)(struct stg_columnar *table);
+    /* Makes the columns have the next row, and about `want` behind it. */
+    int (*go)(struct stg_columnar *table, uint64_t want, struct stg_err *err);
+    /* Returns how many of the next `want` rows of column c are there, no error, and of
+     * one shape. */
+    uint64_t (*alike)(const struct stg_columnar *table, uint32_t c, uint64_t want);
+    /* Why the next row cannot be had because of column c. */
+    void (*explain)(const struct stg_columnar *table, uint32_t c, struct stg_err *ret);
+    /* What column c shows of the next n rows. */
+    struct stg_column_view (*view)(const struct stg_columnar *table, uint32_t c,
+                                   uint64_t n);
+    /* Shows n values of column c, from `first` on; adds the memory that they lie in, at
+     * most two chunks. */
+    void (*show)(const struct stg_columnar *table, uint32_t c, uint64_t first, uint64_t n,
+                 struct stg_tensor *tensor, struct stg_chunk **held, uint32_t *n_held);
+    /* Where the next row lies in the file, about. */
+    uint64_t (*offset)(const struct stg_columnar *table);
+    /* Frees what the format has, but for the table. */
+    void (*finish)(struct stg_columnar *table);
+};
+
+/* The struct of a format begins with it. */
+struct stg_columnar {
+    struct stg_iter iter;
+    const struct stg_columnar_format *format;
+    struct stg_declared_column *declared; /* n */
+    uint32_t n;
+    struct stg_file_user identity; /* of the dataset */
+    struct stg_names names;
+
+    struct stg_source *source; /* the open file, or NULL */
+    struct stg_columnar_file file;
+    char *path;      /* its url */
+    char shown[512]; /* of a url for texts, where it is not path itself */
+    uint32_t index;  /* among the files of the dataset */
+    uint64_t epoch;  /* of its name */
+    uint64_t row;    /* that comes next */
+
+    struct stg_block *error; /* to be emitted next, or NULL */
+    struct stg_columnar_count
+        *counts; /* of each file of the dataset; NULL: none so far */
+    /* Of the files of this iteration, in turn: the number of rows up to the end of each.
+     * And how many of the files were begun. */
+    uint64_t *ends;
+    uint64_t n_ends, ends_size, n_begun;
+};
+
+/* Checks the step and creates its schema: the infer of a format. */
+int stg_columnar_infer(const struct stg_step *step, const struct stg_schema *in,
+                       struct stg_bump *bump, struct stg_schema *ret,
+                       struct stg_err *err);
+
+/* Creates a table of `bytes` bytes, with the columns that the step declares. The caller
+ * destroys it by its iter. */
+int stg_columnar_create(size_t bytes, const struct stg_columnar_format *format,
+                        struct stg_dataset *dataset, const struct stg_step *step,
+                        const struct stg_schema *schema, struct stg_iter *input,
+                        struct stg_columnar **ret, struct stg_err *err);
+
+/* Returns whether the pass goes on behind this error: that of a file costs that file. */
+bool stg_columnar_ignores(const struct stg_columnar *table, int code, bool is_storage);
+
+/* Ends a pass with an error of the open file. */
+int stg_columnar_fail(struct stg_columnar *table, int rc, const struct stg_err *why,
+                      struct stg_err *err);
+
+/* Destroys a table for which there is no memory. RESOURCE_EXHAUSTED. */
+int stg_columnar_lack(struct stg_columnar *table, struct stg_err *err);
+
+#endif
