@@ -137,6 +137,13 @@ struct stg_piece *stg_places_find(const struct stg_places *places, uint64_t offs
     return NULL;
 }
 
+void stg_places_begun(struct stg_places *places, uint64_t offset)
+{
+    struct stg_piece *piece = stg_places_find(places, offset);
+    if (piece != NULL)
+        piece->is_begun = true;
+}
+
 struct stg_piece *stg_places_next(const struct stg_places *places)
 {
     for (size_t i = 0; i < places->n; i++) {

@@ -47,6 +47,9 @@ void stg_places_divide(struct stg_places *places, uint64_t piece_bytes, uint32_t
 /* Returns the latest piece with that byte, or NULL. */
 struct stg_piece *stg_places_find(const struct stg_places *places, uint64_t offset);
 
+/* Notes that the latest piece with that byte is begun, if there is one. */
+void stg_places_begun(struct stg_places *places, uint64_t offset);
+
 /* Returns the first piece that was not begun, or NULL. */
 struct stg_piece *stg_places_next(const struct stg_places *places);
 

@@ -151,7 +151,6 @@ static uint64_t place_bytes(struct remote *remote, uint64_t wanted, struct range
     struct stg_piece *piece = stg_places_find(&remote->places, range->begin);
     if (piece == NULL)
         return wanted < remote->range_bytes ? wanted : remote->range_bytes;
-    piece->is_begun = true;
     range->turn = piece->turn;
     range->row = piece->row;
     return piece->end - range->begin;
@@ -182,6 +181,7 @@ static int begin_range(struct remote *remote, uint64_t begin, uint64_t wanted, b
     }
     make_room(remote, begin);
     remote->ranges[remote->n++] = range;
+    stg_places_begun(&remote->places, begin);
     return 0;
 }
 
