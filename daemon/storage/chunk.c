@@ -17,6 +17,9 @@
 #define MAX_NEAR_BYTES (64u << 20) /* … of those that stg_chunk_create_near made */
 
 #define LARGE_SHARE 4
+#define ADVISED_CHUNKS                                                                   \
+    5                 /* of the size that a file claims have room in what is advised     \
+                       */
 #define SPARE_SHARE 4 /* of what is needed, to spare */
 #define MOST_LIMIT (UINT64_MAX / 8)
 
@@ -304,6 +307,26 @@ int stg_chunk_create_near(struct stg_quota *quota, uint64_t capacity, const char
                           struct stg_chunk **ret, struct stg_err *err)
 {
     return create(quota, capacity, true, what, ret, err);
+}
+
+int stg_chunk_renew(struct stg_quota *quota, uint64_t bytes, const char *what,
+                    struct stg_chunk **chunk, struct stg_err *err)
+{
+    struct stg_chunk *old = *chunk;
+    if (old != NULL && old->capacity >= bytes && old->capacity / 2 <= bytes &&
+        atomic_load_explicit(&old->refs, memory_order_acquire) == 1)
+        return 0;
+    stg_chunk_unref(old);
+    *chunk = NULL;
+    int rc = stg_chunk_create_near(quota, bytes, what, chunk, err);
+    if (rc == 0 || !stg_quota_is_large(quota, bytes))
+        return rc;
+    rc = stg_err(err, -STAGER_DATA_LOSS,
+                 "it takes %" PRIu64 " bytes, more than a quarter of the dataset's "
+                 "buffers: ",
+                 bytes);
+    stg_quota_advise(quota, ADVISED_CHUNKS * bytes, 0, err);
+    return rc;
 }
 
 struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk)

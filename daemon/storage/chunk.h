@@ -91,6 +91,13 @@ int stg_chunk_create(struct stg_quota *quota, uint64_t capacity, const char *wha
 int stg_chunk_create_near(struct stg_quota *quota, uint64_t capacity, const char *what,
                           struct stg_chunk **ret, struct stg_err *err);
 
+/* Makes *chunk one of at least that size for new data: itself, if nothing else refers to
+ * it and it is not twice as large; else another one, and its reference is dropped. NULL
+ * is allowed. RESOURCE_EXHAUSTED; DATA_LOSS with advice if `bytes`, which a file claims,
+ * is large (stg_quota_is_large). */
+int stg_chunk_renew(struct stg_quota *quota, uint64_t bytes, const char *what,
+                    struct stg_chunk **chunk, struct stg_err *err);
+
 struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk);
 void stg_chunk_unref(struct stg_chunk *chunk); /* NULL is allowed */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,4 +52,23 @@ const char *stg_storage_shown_query(const char *url, char *buf, size_t bytes)
     size_t n = strcspn(url, "?#");
     snprintf(buf, bytes, "%.*s%s", (int)n, url, url[n] == '?' ? "?…" : "");
     return buf;
+}
+
+int stg_source_read_all(struct stg_source *source, uint64_t offset, void *buf,
+                        uint64_t bytes, bool *ret_storage, struct stg_err *err)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        int64_t n =
+            stg_source_read(source, offset + done, (char *)buf + done, bytes - done, err);
+        if (n < 0) {
+            *ret_storage = true;
+            return (int)n;
+        }
+        if (n == 0)
+            return stg_err(err, -STAGER_DATA_LOSS,
+                           "the file ends at offset %" PRIu64 ", inside its data",
+                           offset + done);
+        done += (uint64_t)n;
+    }
+    return 0;
 }

@@ -115,6 +115,11 @@ static inline int64_t stg_source_read(struct stg_source *source, uint64_t offset
     return n;
 }
 
+/* Fills buf with bytes of the file. DATA_LOSS if it ends before; any error of the
+ * storage, which sets *ret_storage. */
+int stg_source_read_all(struct stg_source *source, uint64_t offset, void *buf,
+                        uint64_t bytes, bool *ret_storage, struct stg_err *err);
+
 /* Returns a url as log and error texts may show it: for http and https without its query,
  * which may hold a signature. The result is `url` itself, or buf. */
 const char *stg_storage_shown(const char *url, char *buf, size_t bytes);

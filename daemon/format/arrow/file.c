@@ -235,8 +235,8 @@ static int find_footer(struct opening *opening, uint64_t size, uint64_t *ret,
     uint32_t bytes;
     if (size < HEAD_BYTES + TAIL_BYTES)
         return not_arrow(err);
-    int rc = stg_arrow_read(opening->source, size - TAIL_BYTES, tail, TAIL_BYTES,
-                            opening->ret_storage, err);
+    int rc = stg_source_read_all(opening->source, size - TAIL_BYTES, tail, TAIL_BYTES,
+                                 opening->ret_storage, err);
     if (rc < 0)
         return rc;
     if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, MAGIC, MAGIC_BYTES) != 0)
@@ -258,8 +258,8 @@ static int read_footer(struct opening *opening, uint64_t size, struct stg_chunk 
     if (rc == 0)
         rc = stg_arrow_room(opening->file->quota, bytes, chunk, err);
     if (rc == 0)
-        rc = stg_arrow_read(opening->source, opening->end, (*chunk)->data, bytes,
-                            opening->ret_storage, err);
+        rc = stg_source_read_all(opening->source, opening->end, (*chunk)->data, bytes,
+                                 opening->ret_storage, err);
     if (rc < 0)
         return rc;
     if (!stg_arrow_footer_read((*chunk)->data, bytes, &footer))
@@ -288,9 +288,9 @@ static int read_file(struct opening *opening, struct stg_err *err)
     int rc = opening->source->storage->size(opening->source, &size, err);
     *opening->ret_storage = rc < 0;
     if (rc == 0)
-        rc = stg_arrow_read(opening->source, 0, head,
-                            size < MAGIC_BYTES ? size : MAGIC_BYTES, opening->ret_storage,
-                            err);
+        rc = stg_source_read_all(opening->source, 0, head,
+                                 size < MAGIC_BYTES ? size : MAGIC_BYTES,
+                                 opening->ret_storage, err);
     if (rc < 0)
         return rc;
     if (memcmp(head, "FEA1", 4) == 0)

@@ -49,8 +49,8 @@ int stg_arrow_input_begin(struct stg_arrow_reading *reading,
         return 0;
     if (input->buffer.bytes < SIZE_BYTES)
         return damaged(err, "a compressed buffer has no size");
-    int rc = stg_arrow_read(reading->source, input->buffer.at, &bytes, SIZE_BYTES,
-                            &reading->is_storage, err);
+    int rc = stg_source_read_all(reading->source, input->buffer.at, &bytes, SIZE_BYTES,
+                                 &reading->is_storage, err);
     if (rc < 0)
         return rc;
     if (bytes < -1 || bytes / MAX_RATIO > (int64_t)input->buffer.bytes)
@@ -86,8 +86,8 @@ static int decompress(struct stg_arrow_reading *reading, struct stg_arrow_input 
     if (rc == 0)
         rc = stg_arrow_room(reading->quota, buffer->bytes, &reading->scratch, err);
     if (rc == 0)
-        rc = stg_arrow_read(reading->source, buffer->at, reading->scratch->data,
-                            buffer->bytes, &reading->is_storage, err);
+        rc = stg_source_read_all(reading->source, buffer->at, reading->scratch->data,
+                                 buffer->bytes, &reading->is_storage, err);
     if (rc == 0)
         rc = stg_page_decompress(
             &reading->codecs,
@@ -121,6 +121,6 @@ int stg_arrow_input_read(struct stg_arrow_reading *reading, struct stg_arrow_inp
         return rc;
     *ret = (*chunk)->data;
     *ret += shift_of(*ret, input->buffer.at + from);
-    return stg_arrow_read(reading->source, input->buffer.at + from, *ret, bytes,
-                          &reading->is_storage, err);
+    return stg_source_read_all(reading->source, input->buffer.at + from, *ret, bytes,
+                               &reading->is_storage, err);
 }

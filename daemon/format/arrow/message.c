@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/format/arrow/message.h"
 
-#include <inttypes.h>
-#include <stdatomic.h>
-
 #define AT_ONCE 4096u /* read at the beginning of a message */
 #define CONTINUATION 0xffffffffu
 #define PREFIX_BYTES 8u     /* the mark, and the length of the metadata */
 #define OLD_PREFIX_BYTES 4u /* the length alone, before 0.15 */
-#define SPARE 5             /* advised size of the dataset's buffers, in messages */
 #define MAX_RATIO 65536     /* of compressed bytes to rows */
 #define MAX_ROWS (INT64_C(1) << 62)
 #define SIZE_BYTES 8u /* of a compressed buffer, before its data */
@@ -21,41 +17,7 @@ static int damaged(struct stg_err *err, const char *what)
 int stg_arrow_room(struct stg_quota *quota, uint64_t bytes, struct stg_chunk **chunk,
                    struct stg_err *err)
 {
-    struct stg_chunk *old = *chunk;
-    bytes = bytes > 0 ? bytes : 1;
-    if (old != NULL && old->capacity >= bytes && old->capacity / 2 <= bytes &&
-        atomic_load_explicit(&old->refs, memory_order_acquire) == 1)
-        return 0;
-    stg_chunk_unref(old);
-    *chunk = NULL;
-    int rc = stg_chunk_create_near(quota, bytes, "a record batch", chunk, err);
-    if (rc == 0 || !stg_quota_is_large(quota, bytes))
-        return rc;
-    rc = stg_err(err, -STAGER_DATA_LOSS,
-                 "it takes %" PRIu64 " bytes, more than a quarter of the dataset's "
-                 "buffers: ",
-                 bytes);
-    stg_quota_advise(quota, SPARE * bytes, 0, err);
-    return rc;
-}
-
-int stg_arrow_read(struct stg_source *source, uint64_t offset, void *buf, uint64_t bytes,
-                   bool *ret_storage, struct stg_err *err)
-{
-    for (uint64_t done = 0; done < bytes;) {
-        int64_t n =
-            stg_source_read(source, offset + done, (char *)buf + done, bytes - done, err);
-        if (n < 0) {
-            *ret_storage = true;
-            return (int)n;
-        }
-        if (n == 0)
-            return stg_err(err, -STAGER_DATA_LOSS,
-                           "the file ends at offset %" PRIu64 ", inside its data",
-                           offset + done);
-        done += (uint64_t)n;
-    }
-    return 0;
+    return stg_chunk_renew(quota, bytes > 0 ? bytes : 1, "a record batch", chunk, err);
 }
 
 /* ---- messages ---- */
@@ -97,8 +59,8 @@ static int read_metadata(struct stg_source *source, struct stg_quota *quota, uin
     if (rc < 0)
         return rc;
     *ret = (*chunk)->data + PREFIX_BYTES;
-    return stg_arrow_read(source, at + prefix, (*chunk)->data + PREFIX_BYTES, bytes,
-                          ret_storage, err);
+    return stg_source_read_all(source, at + prefix, (*chunk)->data + PREFIX_BYTES, bytes,
+                               ret_storage, err);
 }
 
 static int check_message(const struct stg_arrow_message *message, uint64_t left,
@@ -129,7 +91,7 @@ int stg_arrow_message_at(struct stg_source *source, struct stg_quota *quota, uin
         return 1;
     int rc = stg_arrow_room(quota, AT_ONCE + PREFIX_BYTES, chunk, err);
     if (rc == 0)
-        rc = stg_arrow_read(source, at, (*chunk)->data, n_there, ret_storage, err);
+        rc = stg_source_read_all(source, at, (*chunk)->data, n_there, ret_storage, err);
     if (rc == 0)
         rc = read_prefix((*chunk)->data, left, &prefix, &bytes, err);
     if (rc < 0 || bytes == 0)

@@ -48,11 +48,6 @@ struct stg_arrow_part {
 int stg_arrow_room(struct stg_quota *quota, uint64_t bytes, struct stg_chunk **chunk,
                    struct stg_err *err);
 
-/* Fills buf with bytes of the file. DATA_LOSS if it ends before; any error of the
- * storage, which sets *ret_storage. */
-int stg_arrow_read(struct stg_source *source, uint64_t offset, void *buf, uint64_t bytes,
-                   bool *ret_storage, struct stg_err *err);
-
 /* Reads the metadata of the message at `at` of a file whose messages end before `end`,
  * and verifies them: *ret points into *chunk. Sets *ret_piece. Returns 1 at the end of a
  * stream. */

@@ -90,8 +90,8 @@ static int parse_long(struct stg_parquet_cursor *cursor, uint64_t left, uint64_t
     uint64_t bytes = left < MAX_HEADER_BYTES ? left : MAX_HEADER_BYTES;
     int rc = stg_parquet_room(reading->quota, bytes, &reading->scratch, err);
     if (rc == 0)
-        rc = stg_parquet_read(reading->source, cursor->at, reading->scratch->data, bytes,
-                              ret_storage, err);
+        rc = stg_source_read_all(reading->source, cursor->at, reading->scratch->data,
+                                 bytes, ret_storage, err);
     if (rc == 0)
         *ret =
             stg_parquet_page_header_parse(reading->scratch->data, bytes, &cursor->header);
@@ -113,8 +113,8 @@ static int read_header(struct stg_parquet_cursor *cursor, bool *ret_storage,
     if (left == 0)
         return damaged(err, "the column ends before its last row");
     if (cursor->ahead_at != cursor->at || cursor->n_ahead != n)
-        rc = stg_parquet_read(cursor->reading->source, cursor->at, cursor->ahead, n,
-                              ret_storage, err);
+        rc = stg_source_read_all(cursor->reading->source, cursor->at, cursor->ahead, n,
+                                 ret_storage, err);
     cursor->n_ahead = 0;
     if (rc < 0)
         return rc;
@@ -241,8 +241,8 @@ static int read_page(struct stg_parquet_cursor *cursor,
         *pad += shift_of((*data)->data + *pad, page_at);
     char *to = compressed ? reading->scratch->data : (*data)->data + *pad;
     to += compressed ? shift_of(to, page_at) : 0;
-    rc = stg_parquet_read(reading->source, page_at, to, header->bytes + n_ahead,
-                          ret_storage, err);
+    rc = stg_source_read_all(reading->source, page_at, to, header->bytes + n_ahead,
+                             ret_storage, err);
     if (rc < 0)
         return rc;
     memcpy(cursor->ahead, to + header->bytes, n_ahead);

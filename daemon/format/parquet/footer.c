@@ -34,25 +34,6 @@ static int out_of_memory(struct stg_err *err)
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-int stg_parquet_read(struct stg_source *source, uint64_t offset, void *buf,
-                     uint64_t bytes, bool *ret_storage, struct stg_err *err)
-{
-    for (uint64_t done = 0; done < bytes;) {
-        int64_t n =
-            stg_source_read(source, offset + done, (char *)buf + done, bytes - done, err);
-        if (n < 0) {
-            *ret_storage = true;
-            return (int)n;
-        }
-        if (n == 0)
-            return stg_err(err, -STAGER_DATA_LOSS,
-                           "the file ends at offset %" PRIu64 ", inside its data",
-                           offset + done);
-        done += (uint64_t)n;
-    }
-    return 0;
-}
-
 /* ---- row groups ---- */
 
 /* By the numbers of the format's CompressionCodec. */
@@ -338,8 +319,8 @@ static int read_footer(struct stg_source *source, uint64_t size, struct stg_quot
         return not_parquet(err);
     int rc = stg_chunk_create(quota, AT_ONCE, "the footer of a file", ret, err);
     if (rc == 0)
-        rc =
-            stg_parquet_read(source, size - first, (*ret)->data, first, ret_storage, err);
+        rc = stg_source_read_all(source, size - first, (*ret)->data, first, ret_storage,
+                                 err);
     if (rc == 0)
         rc = check_tail((*ret)->data + first - TAIL_BYTES, size, err);
     if (rc < 0)
@@ -355,8 +336,8 @@ static int read_footer(struct stg_source *source, uint64_t size, struct stg_quot
     rc = stg_chunk_create(quota, bytes, "the footer of a file", ret, err);
     if (rc < 0)
         return refuse_size(quota, bytes, rc, err);
-    return stg_parquet_read(source, size - TAIL_BYTES - bytes, (*ret)->data, bytes,
-                            ret_storage, err);
+    return stg_source_read_all(source, size - TAIL_BYTES - bytes, (*ret)->data, bytes,
+                               ret_storage, err);
 }
 
 int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,

@@ -44,9 +44,4 @@ static inline uint64_t stg_parquet_n_rows(const struct stg_parquet_file *file)
     return file->n_groups > 0 ? file->ends[file->n_groups - 1] : 0;
 }
 
-/* Fills buf with bytes of the file. DATA_LOSS if it ends before; any error of the
- * storage, which sets *ret_storage. */
-int stg_parquet_read(struct stg_source *source, uint64_t offset, void *buf,
-                     uint64_t bytes, bool *ret_storage, struct stg_err *err);
-
 #endif

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/format/parquet/values.h"
 
-#include <inttypes.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "daemon/format/parquet/page_header.h"
 
 #define AT_ONCE 1024 /* levels or indices in hand */
 #define LEVEL_LENGTH_BYTES 4
-#define SPARE 5 /* advised size of the dataset's buffers, in pages */
 #define DELTA_BYTES sizeof(int64_t)
 #define NS_PER_DAY (UINT64_C(86400) * 1000000000)
 #define JULIAN_EPOCH UINT64_C(2440588) /* 1970-01-01 */
@@ -43,21 +40,7 @@ void stg_parquet_values_finish(struct stg_parquet_values *values)
 int stg_parquet_room(struct stg_quota *quota, uint64_t bytes, struct stg_chunk **chunk,
                      struct stg_err *err)
 {
-    struct stg_chunk *old = *chunk;
-    if (old != NULL && old->capacity >= bytes && old->capacity / 2 <= bytes &&
-        atomic_load_explicit(&old->refs, memory_order_acquire) == 1)
-        return 0;
-    stg_chunk_unref(old);
-    *chunk = NULL;
-    int rc = stg_chunk_create_near(quota, bytes, "a page", chunk, err);
-    if (rc == 0 || !stg_quota_is_large(quota, bytes))
-        return rc;
-    rc = stg_err(err, -STAGER_DATA_LOSS,
-                 "it takes %" PRIu64 " bytes, more than a quarter of the dataset's "
-                 "buffers: ",
-                 bytes);
-    stg_quota_advise(quota, SPARE * bytes, 0, err);
-    return rc;
+    return stg_chunk_renew(quota, bytes, "a page", chunk, err);
 }
 
 static uint64_t room_of(uint64_t bytes)
