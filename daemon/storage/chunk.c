@@ -17,10 +17,8 @@
 #define MAX_NEAR_BYTES (64u << 20) /* … of those that stg_chunk_create_near made */
 
 #define LARGE_SHARE 4
-#define ADVISED_CHUNKS                                                                   \
-    5                 /* of the size that a file claims have room in what is advised     \
-                       */
-#define SPARE_SHARE 4 /* of what is needed, to spare */
+#define ADVISED_CHUNKS 5 /* the buffers that are advised hold so many */
+#define SPARE_SHARE 4    /* of what is needed, to spare */
 #define MOST_LIMIT (UINT64_MAX / 8)
 
 /* The one that came back last is the first. */
