@@ -89,6 +89,7 @@ static int begin_batch(struct stg_columnar *table, uint32_t batch, struct stg_er
 {
     struct arrow *p = (struct arrow *)table;
     struct stg_err why = {0};
+    stg_arrow_announce(table->file.metadata, table->source, batch);
     int rc = stg_arrow_cursors_begin(p->cursors, table->n, batch, &why);
     p->batch = batch;
     if (rc == 0)
@@ -107,6 +108,7 @@ static int arrow_go(struct stg_columnar *table, uint64_t want, struct stg_err *e
     const struct stg_arrow_file *file = table->file.metadata;
     bool is_there = p->batch != NO_BATCH && table->row >= begin_of(file, p->batch) &&
                     table->row < file->batches[p->batch].end;
+    uint32_t before = p->batch;
     int rc = is_there ? 0 : begin_batch(table, find_batch(file, table->row), err);
     p->in_batch = table->row - begin_of(file, p->batch);
     for (uint32_t c = 0; rc == 0 && c < table->n; c++) {
@@ -118,6 +120,9 @@ static int arrow_go(struct stg_columnar *table, uint64_t want, struct stg_err *e
             stg_arrow_cursor_lose(&p->cursors[c], p->in_batch, &why);
         rc = 0;
     }
+    bool is_next = before == NO_BATCH || p->batch == before + 1;
+    if (rc == 0 && !is_there && is_next)
+        stg_arrow_announce(file, table->source, p->batch + 1);
     return rc;
 }
 
@@ -225,8 +230,7 @@ static void arrow_finish(struct stg_columnar *table)
     stg_arrow_reading_finish(&p->reading);
 }
 
-static const struct stg_columnar_format format = {.is_local = true,
-                                                  .open = arrow_open,
+static const struct stg_columnar_format format = {.open = arrow_open,
                                                   .close = arrow_close,
                                                   .begin = arrow_begin,
                                                   .go = arrow_go,

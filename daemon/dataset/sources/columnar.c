@@ -52,10 +52,6 @@ static int open_source(struct stg_columnar *table, const char *url,
     const struct stg_storage *storage;
     const char *path;
     int rc = stg_storage_find(url, &storage, &path, err);
-    if (rc == 0 && storage->remote && table->format->is_local)
-        return stg_err(err, -STAGER_UNIMPLEMENTED,
-                       "%s: %s reads local files only: copy the file", path,
-                       table->iter.step->name);
     if (rc == 0 && *ret == NULL)
         rc = storage->open(path, &table->identity, ret, err);
     return rc;
@@ -536,6 +532,7 @@ int stg_columnar_create(size_t bytes, const struct stg_columnar_format *format,
     table->format = format;
     table->n = (uint32_t)n;
     table->identity = dataset->identity;
+    table->identity.in_places = true;
     table->names.input = input;
     table->names.step = step;
     table->names.identity = &table->identity;

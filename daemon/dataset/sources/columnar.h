@@ -30,7 +30,6 @@ struct stg_columnar_count {
 
 /* The row that comes next is table->row of table->file. */
 struct stg_columnar_format {
-    bool is_local; /* files on other machines are refused */
     /* Reads the metadata of a file. An error of the storage sets *ret_storage. */
     int (*open)(struct stg_columnar *table, struct stg_source *source,
                 struct stg_columnar_file *ret, bool *ret_storage, struct stg_err *err);

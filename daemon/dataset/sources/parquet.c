@@ -256,7 +256,6 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
     p->cursors = calloc(table->n, sizeof(*p->cursors));
     if (p->columns == NULL || p->wants == NULL || p->cursors == NULL)
         return stg_columnar_lack(table, err);
-    table->identity.in_places = true;
     declare(p);
     *ret = &table->iter;
     return 0;

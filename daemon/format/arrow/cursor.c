@@ -82,8 +82,8 @@ static int read_dictionary(struct stg_arrow_cursor *cursor,
     leaf.field.has_dictionary = false;
     uint64_t end = from->piece.body + from->piece.body_bytes;
     int rc = stg_arrow_message_at(reading->source, reading->quota, from->piece.at, end,
-                                  &reading->metadata, &piece, &message,
-                                  &reading->is_storage, err);
+                                  from->piece.metadata_bytes, &reading->metadata, &piece,
+                                  &message, &reading->is_storage, err);
     if (rc == 1 || (rc == 0 && (!message.has_batch || message.dictionary != from->id)))
         rc = damaged(err, "the file has changed");
     if (rc == 0)
@@ -174,8 +174,9 @@ static int read_batch(struct stg_arrow_cursor *cursor, struct stg_arrow_message 
     struct stg_arrow_reading *reading = cursor->reading;
     const struct stg_arrow_piece *piece = &cursor->file->batches[cursor->batch].piece;
     int rc = stg_arrow_message_at(reading->source, reading->quota, piece->at,
-                                  piece->body + piece->body_bytes, &reading->metadata,
-                                  ret_piece, ret, &reading->is_storage, err);
+                                  piece->body + piece->body_bytes, piece->metadata_bytes,
+                                  &reading->metadata, ret_piece, ret,
+                                  &reading->is_storage, err);
     bool is_same = rc == 0 && ret->has_batch && ret_piece->body == piece->body &&
                    (uint64_t)ret->batch.n_rows == cursor->n_rows;
     if (rc < 0 || is_same)

@@ -8,6 +8,8 @@
 #define MAGIC_BYTES 6u
 #define HEAD_BYTES 8u                  /* the magic, and two bytes of padding */
 #define TAIL_BYTES 10u                 /* the length of the footer, and the magic */
+#define AT_ONCE 65536u                 /* read at the end of a file */
+#define BLOCKS_AT_ONCE 128u            /* whose metadata are announced together */
 #define MAX_PIECES (UINT32_C(1) << 26) /* of a file */
 #define MAX_ROWS (UINT64_C(1) << 62)
 
@@ -86,9 +88,38 @@ static int add_dictionary(struct opening *opening,
     return rc;
 }
 
+static int add_stretch(struct opening *opening, uint64_t at, uint64_t bytes,
+                       struct stg_err *err)
+{
+    struct stg_arrow_file *file = opening->file;
+    if (bytes == 0)
+        return 0;
+    int rc = grow(file, (void **)&file->stretches, &file->stretches_size,
+                  file->n_stretches, sizeof(*file->stretches), err);
+    if (rc == 0)
+        file->stretches[file->n_stretches++] = (struct stg_arrow_buffer){at, bytes};
+    return rc;
+}
+
+/* Notes where the buffers of a column lie in a batch of a file on another machine. */
+static int add_stretches(struct opening *opening, const struct stg_arrow_part *part,
+                         struct stg_err *err)
+{
+    if (!opening->source->storage->remote)
+        return 0;
+    int rc = add_stretch(opening, part->offsets.at, part->offsets.bytes, err);
+    if (rc == 0)
+        rc = add_stretch(opening, part->data.at, part->data.bytes, err);
+    for (uint32_t i = 0; rc == 0 && i < part->n_validities; i++)
+        rc = add_stretch(opening, part->validities[i].at, part->validities[i].bytes, err);
+    for (uint32_t i = 0; rc == 0 && i < STG_MAX_LISTS; i++)
+        rc = add_stretch(opening, part->lists[i].offsets.at, part->lists[i].offsets.bytes,
+                         err);
+    return rc;
+}
+
 /* The buffers of each wanted column lie in the batch. */
-static int check_columns(const struct opening *opening,
-                         const struct stg_arrow_message *message,
+static int check_columns(struct opening *opening, const struct stg_arrow_message *message,
                          const struct stg_arrow_piece *piece, struct stg_err *err)
 {
     struct stg_arrow_file *file = opening->file;
@@ -101,6 +132,9 @@ static int check_columns(const struct opening *opening,
             return stg_err_prefix(
                 err, rc, "column %.256s, record batch %" PRIu32 " at offset %" PRIu64,
                 opening->wants[c].name, file->n_batches, piece->at);
+        rc = add_stretches(opening, &part, err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }
@@ -123,7 +157,8 @@ static int add_batch(struct opening *opening, const struct stg_arrow_message *me
     file->batches[file->n_batches++] =
         (struct stg_arrow_batch){.piece = *piece,
                                  .end = before + (uint64_t)message->batch.n_rows,
-                                 .n_dictionaries = file->n_dictionaries};
+                                 .n_dictionaries = file->n_dictionaries,
+                                 .n_stretches = file->n_stretches};
     return 0;
 }
 
@@ -162,7 +197,7 @@ static int read_stream(struct opening *opening, struct stg_err *err)
     for (uint64_t at = 0; rc == 0;) {
         struct stg_arrow_message message;
         struct stg_arrow_piece piece;
-        rc = stg_arrow_message_at(opening->source, file->quota, at, opening->end,
+        rc = stg_arrow_message_at(opening->source, file->quota, at, opening->end, 0,
                                   &opening->chunk, &piece, &message, opening->ret_storage,
                                   err);
         if (rc < 0 && !*opening->ret_storage)
@@ -191,9 +226,10 @@ static int read_block(struct opening *opening, const struct stg_arrow_block *blo
     if (block->offset < (int64_t)HEAD_BYTES || (uint64_t)block->offset >= opening->end)
         return damaged(err, "a record batch lies outside of the file");
     uint64_t at = (uint64_t)block->offset;
+    uint32_t bytes = block->metadata_bytes > 0 ? (uint32_t)block->metadata_bytes : 0;
     int rc = stg_arrow_message_at(opening->source, opening->file->quota, at, opening->end,
-                                  &opening->chunk, &piece, &message, opening->ret_storage,
-                                  err);
+                                  bytes, &opening->chunk, &piece, &message,
+                                  opening->ret_storage, err);
     if (rc < 0 && !*opening->ret_storage)
         stg_err_prefix(err, rc, "message at offset %" PRIu64, at);
     if (rc == 0 && block->metadata_bytes != (int32_t)piece.metadata_bytes)
@@ -205,17 +241,31 @@ static int read_block(struct opening *opening, const struct stg_arrow_block *blo
     return take_message(opening, &message, &piece, err);
 }
 
-static int read_blocks(struct opening *opening, const struct stg_arrow_footer *footer,
-                       struct stg_err *err)
+/* Announces the metadata of some blocks of n, from block i on. */
+static void announce_blocks(const struct opening *opening, const void *blocks, uint32_t n,
+                            uint32_t i)
+{
+    const struct stg_storage *storage = opening->source->storage;
+    if (!storage->remote || storage->will_need == NULL)
+        return;
+    for (uint32_t end = i + BLOCKS_AT_ONCE; i < n && i < end; i++) {
+        struct stg_arrow_block block = stg_arrow_block_at(blocks, i);
+        if (block.offset > 0 && block.metadata_bytes > 0 &&
+            (uint64_t)block.offset < opening->end)
+            storage->will_need(opening->source, (uint64_t)block.offset,
+                               (uint64_t)block.metadata_bytes);
+    }
+}
+
+static int read_blocks(struct opening *opening, const void *blocks, uint32_t n,
+                       int header, struct stg_err *err)
 {
     int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < footer->n_dictionaries; i++) {
-        struct stg_arrow_block block = stg_arrow_block_at(footer->dictionaries, i);
-        rc = read_block(opening, &block, STG_ARROW_DICTIONARY_BATCH, err);
-    }
-    for (uint32_t i = 0; rc == 0 && i < footer->n_batches; i++) {
-        struct stg_arrow_block block = stg_arrow_block_at(footer->batches, i);
-        rc = read_block(opening, &block, STG_ARROW_RECORD_BATCH, err);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        struct stg_arrow_block block = stg_arrow_block_at(blocks, i);
+        if (i % BLOCKS_AT_ONCE == 0)
+            announce_blocks(opening, blocks, n, i);
+        rc = read_block(opening, &block, header, err);
     }
     return rc;
 }
@@ -227,45 +277,43 @@ static int not_arrow(struct stg_err *err)
                    "ARROW1");
 }
 
-/* Finds the footer behind the messages. */
-static int find_footer(struct opening *opening, uint64_t size, uint64_t *ret,
-                       struct stg_err *err)
-{
-    char tail[TAIL_BYTES];
-    uint32_t bytes;
-    if (size < HEAD_BYTES + TAIL_BYTES)
-        return not_arrow(err);
-    int rc = stg_source_read_all(opening->source, size - TAIL_BYTES, tail, TAIL_BYTES,
-                                 opening->ret_storage, err);
-    if (rc < 0)
-        return rc;
-    if (memcmp(tail + TAIL_BYTES - MAGIC_BYTES, MAGIC, MAGIC_BYTES) != 0)
-        return not_arrow(err);
-    memcpy(&bytes, tail, sizeof(bytes));
-    if (bytes == 0 || bytes > size - TAIL_BYTES - HEAD_BYTES)
-        return damaged(err, "its footer is longer than the file");
-    opening->end = size - TAIL_BYTES - bytes;
-    *ret = bytes;
-    return 0;
-}
-
-static int read_footer(struct opening *opening, uint64_t size, struct stg_chunk **chunk,
+/* Parses a footer that is aligned to 8. */
+static int take_footer(struct opening *opening, const void *data, uint64_t bytes,
                        struct stg_err *err)
 {
     struct stg_arrow_footer footer;
-    uint64_t bytes = 0;
-    int rc = find_footer(opening, size, &bytes, err);
-    if (rc == 0)
-        rc = stg_arrow_room(opening->file->quota, bytes, chunk, err);
-    if (rc == 0)
-        rc = stg_source_read_all(opening->source, opening->end, (*chunk)->data, bytes,
-                                 opening->ret_storage, err);
-    if (rc < 0)
-        return rc;
-    if (!stg_arrow_footer_read((*chunk)->data, bytes, &footer))
+    if (!stg_arrow_footer_read(data, bytes, &footer))
         return damaged(err, "its footer is not valid");
-    rc = take_schema(opening, footer.schema, footer.version, err);
-    return rc == 0 ? read_blocks(opening, &footer, err) : rc;
+    int rc = take_schema(opening, footer.schema, footer.version, err);
+    if (rc == 0)
+        rc = read_blocks(opening, footer.dictionaries, footer.n_dictionaries,
+                         STG_ARROW_DICTIONARY_BATCH, err);
+    if (rc == 0)
+        rc = read_blocks(opening, footer.batches, footer.n_batches,
+                         STG_ARROW_RECORD_BATCH, err);
+    return rc;
+}
+
+/* tail: the last n bytes of the file, the end of them all that is between messages and
+ * ARROW1. */
+static int read_footer(struct opening *opening, uint64_t size, struct stg_chunk **tail,
+                       uint64_t n, struct stg_err *err)
+{
+    uint32_t bytes;
+    int rc = 0;
+    memcpy(&bytes, (*tail)->data + n - TAIL_BYTES, sizeof(bytes));
+    if (bytes == 0 || bytes > size - TAIL_BYTES - HEAD_BYTES)
+        return damaged(err, "its footer is longer than the file");
+    opening->end = size - TAIL_BYTES - bytes;
+    if (bytes + TAIL_BYTES <= n) {
+        memmove((*tail)->data, (*tail)->data + n - TAIL_BYTES - bytes, bytes);
+    } else {
+        rc = stg_arrow_room(opening->file->quota, bytes, tail, err);
+        if (rc == 0)
+            rc = stg_source_read_all(opening->source, opening->end, (*tail)->data, bytes,
+                                     opening->ret_storage, err);
+    }
+    return rc == 0 ? take_footer(opening, (*tail)->data, bytes, err) : rc;
 }
 
 /* ---- files ---- */
@@ -281,29 +329,45 @@ static int create_leaves(struct opening *opening, uint32_t n, struct stg_err *er
     return file->leaves != NULL ? 0 : out_of_memory(err);
 }
 
-static int read_file(struct opening *opening, struct stg_err *err)
+/* Reads a file that does not end with ARROW1. */
+static int read_other(struct opening *opening, uint64_t size, struct stg_err *err)
 {
     char head[MAGIC_BYTES] = "";
-    uint64_t size = 0;
-    int rc = opening->source->storage->size(opening->source, &size, err);
-    *opening->ret_storage = rc < 0;
-    if (rc == 0)
-        rc = stg_source_read_all(opening->source, 0, head,
+    int rc = stg_source_read_all(opening->source, 0, head,
                                  size < MAGIC_BYTES ? size : MAGIC_BYTES,
                                  opening->ret_storage, err);
     if (rc < 0)
         return rc;
+    if (memcmp(head, MAGIC, MAGIC_BYTES) == 0)
+        return not_arrow(err);
     if (memcmp(head, "FEA1", 4) == 0)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "it is a Feather file of version 1, which is not supported; "
                        "write version 2");
     opening->end = size;
-    if (memcmp(head, MAGIC, MAGIC_BYTES) != 0)
-        return read_stream(opening, err);
-    struct stg_chunk *chunk = NULL;
-    rc = read_footer(opening, size, &chunk, err);
-    stg_chunk_unref(chunk);
-    return rc;
+    return read_stream(opening, err);
+}
+
+/* The end of a file says which format it has: of an object on another machine no more is
+ * fetched than that. */
+static int read_file(struct opening *opening, struct stg_chunk **tail,
+                     struct stg_err *err)
+{
+    uint64_t size = 0;
+    int rc = opening->source->storage->size(opening->source, &size, err);
+    *opening->ret_storage = rc < 0;
+    uint64_t n = size < AT_ONCE ? size : AT_ONCE;
+    if (rc == 0)
+        rc = stg_arrow_room(opening->file->quota, AT_ONCE, tail, err);
+    if (rc == 0)
+        rc = stg_source_read_all(opening->source, size - n, (*tail)->data, n,
+                                 opening->ret_storage, err);
+    if (rc < 0)
+        return rc;
+    bool is_file = n >= HEAD_BYTES + TAIL_BYTES &&
+                   memcmp((*tail)->data + n - MAGIC_BYTES, MAGIC, MAGIC_BYTES) == 0;
+    return is_file ? read_footer(opening, size, tail, n, err)
+                   : read_other(opening, size, err);
 }
 
 int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
@@ -312,6 +376,7 @@ int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
 {
     struct opening opening = {
         .source = source, .wants = wants, .ret_storage = ret_storage};
+    struct stg_chunk *tail = NULL;
     *ret_storage = false;
     opening.file = calloc(1, sizeof(*opening.file));
     if (opening.file == NULL)
@@ -319,13 +384,46 @@ int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
     opening.file->quota = quota;
     int rc = create_leaves(&opening, n, err);
     if (rc == 0)
-        rc = read_file(&opening, err);
+        rc = read_file(&opening, &tail, err);
+    stg_chunk_unref(tail);
     stg_chunk_unref(opening.chunk);
     if (rc < 0)
         stg_arrow_close(opening.file);
     else
         *ret = opening.file;
     return rc;
+}
+
+/* Returns whether a column that is wanted has that dictionary. */
+static bool is_wanted(const struct stg_arrow_file *file, int64_t dictionary)
+{
+    for (uint32_t c = 0; c < file->n_columns; c++) {
+        const struct stg_arrow_leaf *leaf = &file->leaves[c];
+        if (leaf->is_there && leaf->field.has_dictionary &&
+            leaf->field.dictionary == dictionary)
+            return true;
+    }
+    return false;
+}
+
+void stg_arrow_announce(const struct stg_arrow_file *file, struct stg_source *source,
+                        uint32_t batch)
+{
+    const struct stg_storage *storage = source->storage;
+    if (!storage->remote || storage->will_need == NULL || batch >= file->n_batches)
+        return;
+    const struct stg_arrow_batch *at = &file->batches[batch];
+    const struct stg_arrow_batch *before = batch > 0 ? at - 1 : NULL;
+    for (uint32_t i = before != NULL ? before->n_dictionaries : 0; i < at->n_dictionaries;
+         i++) {
+        const struct stg_arrow_piece *piece = &file->dictionaries[i].piece;
+        if (is_wanted(file, file->dictionaries[i].id))
+            storage->will_need(source, piece->at,
+                               piece->metadata_bytes + piece->body_bytes);
+    }
+    storage->will_need(source, at->piece.at, at->piece.metadata_bytes);
+    for (uint32_t i = before != NULL ? before->n_stretches : 0; i < at->n_stretches; i++)
+        storage->will_need(source, file->stretches[i].at, file->stretches[i].bytes);
 }
 
 void stg_arrow_close(struct stg_arrow_file *file)
@@ -335,6 +433,7 @@ void stg_arrow_close(struct stg_arrow_file *file)
     free(file->leaves);
     free(file->batches);
     free(file->dictionaries);
+    free(file->stretches);
     stg_quota_give(file->quota, file->taken);
     free(file);
 }

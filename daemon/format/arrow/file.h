@@ -16,6 +16,7 @@ struct stg_arrow_batch {
     struct stg_arrow_piece piece;
     uint64_t end;            /* the number of rows up to its end */
     uint32_t n_dictionaries; /* messages with dictionaries that it can refer to */
+    uint32_t n_stretches;    /* of the file, up to its end */
 };
 
 /* A message with a dictionary, or with what is added to it. */
@@ -30,7 +31,10 @@ struct stg_arrow_file {
     struct stg_arrow_leaf *leaves; /* one for each column */
     struct stg_arrow_batch *batches;
     struct stg_arrow_dictionary *dictionaries;
-    uint32_t batches_size, dictionaries_size;
+    /* Of a file on another machine: the buffers of the wanted columns, batch by batch. */
+    struct stg_arrow_buffer *stretches;
+    uint32_t n_stretches;
+    uint32_t batches_size, dictionaries_size, stretches_size;
     int version;
     uint64_t bytes;          /* of its batches */
     struct stg_quota *quota; /* borrowed */
@@ -44,6 +48,12 @@ struct stg_arrow_file {
 int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
                    const struct stg_arrow_want *wants, uint32_t n,
                    struct stg_arrow_file **ret, bool *ret_storage, struct stg_err *err);
+
+/* Of a file on another machine: announces what the wanted columns have in a record batch,
+ * and the dictionaries that came since the one before. A batch that the file has not is
+ * none. */
+void stg_arrow_announce(const struct stg_arrow_file *file, struct stg_source *source,
+                        uint32_t batch);
 void stg_arrow_close(struct stg_arrow_file *file); /* NULL is allowed */
 
 static inline uint64_t stg_arrow_n_rows(const struct stg_arrow_file *file)

@@ -80,12 +80,14 @@ static int check_message(const struct stg_arrow_message *message, uint64_t left,
 }
 
 int stg_arrow_message_at(struct stg_source *source, struct stg_quota *quota, uint64_t at,
-                         uint64_t end, struct stg_chunk **chunk,
+                         uint64_t end, uint32_t known, struct stg_chunk **chunk,
                          struct stg_arrow_piece *ret_piece, struct stg_arrow_message *ret,
                          bool *ret_storage, struct stg_err *err)
 {
     uint64_t left = end - at, n_there = left < AT_ONCE ? left : AT_ONCE;
     uint32_t prefix = 0, bytes = 0;
+    if (known >= PREFIX_BYTES && known < n_there)
+        n_there = known;
     const char *metadata = NULL;
     if (left == 0)
         return 1;

@@ -49,10 +49,11 @@ int stg_arrow_room(struct stg_quota *quota, uint64_t bytes, struct stg_chunk **c
                    struct stg_err *err);
 
 /* Reads the metadata of the message at `at` of a file whose messages end before `end`,
- * and verifies them: *ret points into *chunk. Sets *ret_piece. Returns 1 at the end of a
- * stream. */
+ * and verifies them: *ret points into *chunk. known: how many bytes these have, or 0: no
+ * more are read if that is so. Sets *ret_piece. Returns 1 at the end of
+ * a stream. */
 int stg_arrow_message_at(struct stg_source *source, struct stg_quota *quota, uint64_t at,
-                         uint64_t end, struct stg_chunk **chunk,
+                         uint64_t end, uint32_t known, struct stg_chunk **chunk,
                          struct stg_arrow_piece *ret_piece, struct stg_arrow_message *ret,
                          bool *ret_storage, struct stg_err *err);
 

@@ -134,13 +134,14 @@ static void an_object_has_a_record_index(void)
 
 /* ---- columns ---- */
 
-static const char *make_parquet(const char *options)
+/* format: parquet or arrow. */
+static const char *make_file(const char *format, const char *options)
 {
     static char path[4096];
     char command[9000];
-    snprintf(path, sizeof(path), "%s", stg_test_path("columns.parquet"));
-    snprintf(command, sizeof(command), "python3 '%s/../../data/make_parquet.py' %s %s",
-             getenv("STG_REMOTE_SERVERS"), path, options);
+    snprintf(path, sizeof(path), "%s", stg_test_path("columns"));
+    snprintf(command, sizeof(command), "python3 '%s/../../data/make_%s.py' %s %s",
+             getenv("STG_REMOTE_SERVERS"), format, path, options);
     CHECK_INT(system(command), 0);
     return path;
 }
@@ -161,13 +162,13 @@ static uint64_t count_requests(uint64_t *ret_bytes)
     return n;
 }
 
-static void check_columns(const char *options, const char *columns, const char *query,
-                          uint64_t *ret_n, uint64_t *ret_bytes)
+static void check_format(const char *format, const char *options, const char *columns,
+                         const char *query, uint64_t *ret_n, uint64_t *ret_bytes)
 {
-    const char *path = make_parquet(options);
-    char step[512];
+    const char *path = make_file(format, options);
+    char step[1024];
     uint64_t n_before, bytes_before;
-    snprintf(step, sizeof(step), "parquet: {columns: {%s}}", columns);
+    snprintf(step, sizeof(step), "%s: {columns: {%s}}", format, columns);
     char *want = render(step, path);
     n_before = count_requests(&bytes_before);
     char *got = render(step, stg_test_server_url("/file%s%s", path, query));
@@ -175,9 +176,15 @@ static void check_columns(const char *options, const char *columns, const char *
     *ret_bytes -= bytes_before;
     CHECK(strlen(want) > 10000);
     if (strcmp(got, want) != 0)
-        FAIL("%s: %s", options, columns);
+        FAIL("%s: %s: %s", format, options, columns);
     free(want);
     free(got);
+}
+
+static void check_columns(const char *options, const char *columns, const char *query,
+                          uint64_t *ret_n, uint64_t *ret_bytes)
+{
+    check_format("parquet", options, columns, query, ret_n, ret_bytes);
 }
 
 /* A chunk of 40000 values is two pieces. Beside them come one byte, which says what the
@@ -225,6 +232,55 @@ static void more_columns_than_there_is_memory_ahead_for_are_read_still(void)
     check_columns("--columns 40 --groups 2 --rows 20000 --page-rows 500", columns, "", &n,
                   &bytes);
     CHECK(bytes < 40 * 2 * 20000 * 8 * 5 / 4);
+    stg_test_server_stop();
+}
+
+/* A column of a batch has 320,000 bytes, two pieces. Beside them come one byte, the end
+ * of the object with the footer, at most 64 KiB, and the metadata of each batch, twice
+ * but for those that are there still. */
+static void only_the_columns_of_an_arrow_file_that_are_wanted_come(void)
+{
+    uint64_t n, bytes, buffer = 40000 * 8;
+    start();
+    check_format("arrow", "--columns 6 --batches 3 --rows 40000", "c1: int64, c4: int64",
+                 "", &n, &bytes);
+    CHECK(bytes > 6 * buffer && bytes < 6 * buffer + 80000);
+    CHECK_INT(n, 2 + 3 + 3 * (1 + 2 * 2) - 1);
+    stg_test_server_stop();
+}
+
+/* Batches of 24 KB: the metadata of all 200 come in few requests, and so does what a
+ * batch has. */
+static void an_arrow_file_of_many_small_batches_takes_few_requests(void)
+{
+    uint64_t n, bytes;
+    start();
+    check_format("arrow", "--columns 3 --batches 200 --rows 1000", "c0: int64, c2: int64",
+                 "", &n, &bytes);
+    CHECK(n <= 200 + 50);
+    stg_test_server_stop();
+}
+
+static void offsets_and_bytes_of_strings_come_at_one_pace(void)
+{
+    uint64_t n, bytes;
+    start();
+    check_format("arrow", "--columns 3 --batches 2 --rows 150000 --strings",
+                 "c0: string, c2: string", "", &n, &bytes);
+    CHECK(bytes < 2 * 2 * 150000 * 15);
+    stg_test_server_stop();
+}
+
+/* Its batches are found one behind the other, each by a request of 64 KiB. */
+static void a_stream_of_arrow_is_read_from_another_machine(void)
+{
+    uint64_t n, bytes, buffer = 40000 * 8;
+    start();
+    check_format("arrow", "--columns 6 --batches 3 --rows 40000 --stream",
+                 "c1: int64, c4: int64", "", &n, &bytes);
+    CHECK(bytes < 6 * buffer + 6 * 65536 + 1);
+    check_format("arrow", "--columns 5 --batches 20 --rows 1000 --strings --stream",
+                 "c1: string, c4: string", "?reset=50000&times=9", &n, &bytes);
     stg_test_server_stop();
 }
 
@@ -304,6 +360,10 @@ static const struct stg_test tests[] = {
     TEST_SLOW(small_columns_that_are_close_together_are_one_request, 60),
     TEST_SLOW(columns_survive_connections_that_break, 60),
     TEST_SLOW(more_columns_than_there_is_memory_ahead_for_are_read_still, 60),
+    TEST_SLOW(only_the_columns_of_an_arrow_file_that_are_wanted_come, 60),
+    TEST_SLOW(an_arrow_file_of_many_small_batches_takes_few_requests, 60),
+    TEST_SLOW(offsets_and_bytes_of_strings_come_at_one_pace, 60),
+    TEST_SLOW(a_stream_of_arrow_is_read_from_another_machine, 60),
     TEST_SLOW(an_object_that_is_lost_costs_no_other, 60),
     TEST_SLOW(a_pipeline_that_is_stopped_waits_for_no_server, 60),
 };

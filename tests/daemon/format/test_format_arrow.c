@@ -340,22 +340,6 @@ static void numbers_that_are_big_endian_are_refused(void)
     CHECK_CONTAINS(error_of("columns: {id: int64}"), "its numbers are big-endian");
 }
 
-static void a_file_on_another_machine_is_refused(void)
-{
-    struct stg_dataset_env env = stg_test_env();
-    struct stg_pipeline_spec *spec;
-    struct stg_block *block;
-    struct stg_err err = {0};
-    struct stg_dataset *dataset =
-        stg_test_open_text("dataset: [{files: {pattern: \"http://127.0.0.1/a.arrow\"}}, "
-                           "{arrow: {columns: {id: int64}}}]",
-                           &env, &spec);
-    CHECK_INT(stg_dataset_next(dataset, &block, &err), -STAGER_UNIMPLEMENTED);
-    CHECK_CONTAINS(err.text, "arrow reads local files only");
-    stg_dataset_destroy(dataset);
-    stg_pipeline_spec_destroy(spec);
-}
-
 static void rows_that_cannot_be_had_name_their_column_and_batch(void)
 {
     static const struct {
@@ -522,7 +506,6 @@ static const struct stg_test tests[] = {
     TEST(an_error_names_file_column_and_what_to_do),
     TEST(data_that_is_damaged_is_an_error_with_its_offset),
     TEST(numbers_that_are_big_endian_are_refused),
-    TEST(a_file_on_another_machine_is_refused),
     TEST(rows_that_cannot_be_had_name_their_column_and_batch),
     TEST(a_file_that_is_truncated_while_it_is_open_costs_its_rows),
     TEST(options_that_cannot_be_right_are_refused),
