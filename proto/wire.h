@@ -222,6 +222,8 @@ struct stg_pipeline_status {
     size_t n_moved;
     uint64_t own_partitions; /* batches made with the boundary as written, because
                           another partition failed */
+    /* Over the last second or two; window_ns 0: no trainer reads. */
+    uint64_t window_ns, window_batches, window_rows, window_clients_ns, window_wait_ns;
 };
 
 /* The parts of a pipeline, and the cost of each: see control.proto. */

@@ -20,7 +20,8 @@
         F(container_bytes), F(workers), F(worker_calls), F(workers_lost), F(pipeline),   \
         F(partition), F(own_partitions), F(gpu_copies), F(capacity_auto),                \
         F(num_threads_auto), F(num_clients_auto), F(max_capacity), F(max_num_threads),   \
-        F(warming_generation), F(warming_buffered)
+        F(warming_generation), F(warming_buffered), F(window_ns), F(window_batches),     \
+        F(window_rows), F(window_clients_ns), F(window_wait_ns)
 #define CLIENT_TEXTS(F) F(client_id), F(program), F(state), F(last_error)
 #define CLIENT_NUMBERS(F)                                                                \
     F(pid), F(uid), F(max_in_flight), F(held), F(assigned), F(taken), F(released),       \

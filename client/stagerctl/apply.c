@@ -45,7 +45,7 @@ int stg_ctl_read_text(const char *path, struct stg_ctl_text *ret)
 
 static void print_json(const struct stg_reply *reply, bool is_applied)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_reply_definition_json(&json, reply, is_applied);
     putchar('\n');
 }

@@ -292,7 +292,7 @@ static int save(const struct stg_audit_source *source, const char *path,
 static int show(const struct stg_ctl_options *options, struct stg_audit_source *sources,
                 bool *ret_good, struct stg_err *err)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     bool is_one = options->n_arguments == 1;
     int rc;
     if (options->output != NULL) {
@@ -316,9 +316,7 @@ int stg_ctl_audit(const struct stg_ctl_options *options)
     int rc = 0;
     if (options->n_arguments > 2 ||
         (options->n_arguments > 1 && options->output != NULL)) {
-        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: audit takes one run, or two to "
-                        "compare; -o writes one\n");
-        return EXIT_USAGE;
+        return stg_ctl_misused("audit takes one run, or two to compare; -o writes one");
     }
     for (int i = 0; rc == 0 && i < options->n_arguments; i++) {
         rc = stg_audit_source_parse(options->arguments[i], &sources[i], &err);

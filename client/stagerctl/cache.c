@@ -140,7 +140,9 @@ static int find_entries(const char *path, struct entries *ret)
 
 static void print_json(const struct entries *entries)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "entries");
     stg_json_array_begin(&json);
     for (size_t i = 0; i < entries->n; i++) {
         const struct entry *e = &entries->all[i];
@@ -153,6 +155,7 @@ static void print_json(const struct entries *entries)
         stg_json_object_end(&json);
     }
     stg_json_array_end(&json);
+    stg_json_object_end(&json);
     putchar('\n');
 }
 
@@ -240,7 +243,7 @@ int stg_ctl_cache_rm(const struct stg_ctl_options *options)
         return stg_ctl_fail(-STAGER_NOT_FOUND, "no complete entry has that key: "
                                                "`stagerctl cache list` has the keys");
     if (options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         stg_json_object_begin(&json);
         stg_json_put_uint(&json, "removed", n);
         stg_json_object_end(&json);

@@ -14,7 +14,7 @@
 static void print_json(const struct stager_batch *batch,
                        const struct stager_batch_info *info)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_json_object_begin(&json);
     stg_json_put_uint(&json, "batch", info->number);
     stg_json_put_uint(&json, "epoch", info->epoch);

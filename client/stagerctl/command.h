@@ -60,8 +60,21 @@ int stg_ctl_token(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);
 
-/* "stagerctl: CODE: text" on standard error. Returns EXIT_FAILED. */
+/* Of every object that --json prints; grows if a field changes its meaning or goes. */
+#define STG_CTL_SCHEMA_VERSION 1
+
+/* A writer of one object on standard output, with its schema version. */
+struct stg_json_writer stg_ctl_json(void);
+
+/* Errors are JSON from now on, if `is`. */
+void stg_ctl_errors_as_json(bool is);
+
+/* "stagerctl: CODE: text" on standard error; under --json an object. Returns
+ * EXIT_FAILED. */
 int stg_ctl_fail(int code, const char *text);
+
+/* The same for a wrong command line. Returns EXIT_USAGE. */
+int stg_ctl_misused(const char *text);
 
 /* Prints the reply to an apply or a rollback. */
 void stg_ctl_print_applied(const struct stg_ctl_options *options,
@@ -110,10 +123,22 @@ int stg_ctl_finish(void);
 /* "1.5 GiB". Returns buf. */
 const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size);
 
+/* Per second. */
+double stg_ctl_rate(uint64_t n, uint64_t ns);
+
+/* "9.87 k". Returns buf. */
+const char *stg_ctl_number(double value, char *buf, size_t size);
+
+/* "12 %"; "-" of nothing. Returns buf. */
+const char *stg_ctl_share(uint64_t part, uint64_t of, char *buf, size_t size);
+
+/* Columns of the terminal, or of environment COLUMNS; SIZE_MAX: neither is there. */
+size_t stg_ctl_columns(void);
+
 /* name, dtype, shape of each tensor. */
 void stg_ctl_boundary_table(const struct stg_schema *boundary);
 
-/* ---- a table: columns as wide as their widest cell ---- */
+/* ---- table.c: columns as wide as their widest cell, within stg_ctl_columns ---- */
 
 #define STG_TABLE_COLUMNS 12
 

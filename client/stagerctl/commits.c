@@ -11,7 +11,7 @@
 
 static void print_json(const struct stg_reply *reply)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_reply_commits_json(&json, reply);
     putchar('\n');
 }
@@ -71,7 +71,7 @@ int stg_ctl_commits(const struct stg_ctl_options *options)
     int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0) {
         (options->json ? print_json : print_text)(&reply);
-        if (reply.n_left_out > 0)
+        if (reply.n_left_out > 0 && !options->json)
             fprintf(stderr,
                     "stagerctl: %u older commits did not fit the daemon's reply\n",
                     reply.n_left_out);

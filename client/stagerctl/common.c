@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,14 +23,53 @@ const char *stg_ctl_time(time_t at, char *buf, size_t bytes)
     return buf;
 }
 
-int stg_ctl_fail(int code, const char *text)
+/* ---- errors ---- */
+
+static bool errors_are_json;
+
+void stg_ctl_errors_as_json(bool is)
+{
+    errors_are_json |= is;
+}
+
+struct stg_json_writer stg_ctl_json(void)
+{
+    return (struct stg_json_writer){.out = stdout,
+                                    .schema_version = STG_CTL_SCHEMA_VERSION};
+}
+
+static void print_error(int code, const char *text)
 {
     char line[4096];
     snprintf(line, sizeof(line), "%s", text);
     stg_ctl_clean(line);
     fflush(stdout);
-    fprintf(stderr, "stagerctl: %s: %s\n", stager_status_name(code), line);
+    if (!errors_are_json) {
+        fprintf(stderr, "stagerctl: %s: %s\n", stager_status_name(code), line);
+        return;
+    }
+    struct stg_json_writer json = {.out = stderr,
+                                   .schema_version = STG_CTL_SCHEMA_VERSION};
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "error");
+    stg_json_object_begin(&json);
+    stg_json_put_string(&json, "code", stager_status_name(code));
+    stg_json_put_string(&json, "text", line);
+    stg_json_object_end(&json);
+    stg_json_object_end(&json);
+    fputc('\n', stderr);
+}
+
+int stg_ctl_fail(int code, const char *text)
+{
+    print_error(code, text);
     return EXIT_FAILED;
+}
+
+int stg_ctl_misused(const char *text)
+{
+    print_error(-STAGER_INVALID_ARGUMENT, text);
+    return EXIT_USAGE;
 }
 
 int stg_ctl_finish(void)
@@ -42,6 +79,32 @@ int stg_ctl_finish(void)
     char text[256];
     snprintf(text, sizeof(text), "cannot write to standard output: %s", strerror(errno));
     return stg_ctl_fail(-STAGER_DATA_LOSS, text);
+}
+
+double stg_ctl_rate(uint64_t n, uint64_t ns)
+{
+    return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
+}
+
+const char *stg_ctl_number(double value, char *buf, size_t size)
+{
+    static const char *const units[] = {"", " k", " M", " G", " T"};
+    size_t unit = 0;
+    for (; value >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+        value /= 1000;
+    bool is_small = unit == 0 && value == (double)(uint64_t)value;
+    int decimals = is_small || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    snprintf(buf, size, "%.*f%s", decimals, value, units[unit]);
+    return buf;
+}
+
+const char *stg_ctl_share(uint64_t part, uint64_t of, char *buf, size_t size)
+{
+    if (of == 0)
+        snprintf(buf, size, "-");
+    else
+        snprintf(buf, size, "%.0f %%", 100.0 * (double)part / (double)of);
+    return buf;
 }
 
 const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size)
@@ -57,83 +120,4 @@ const char *stg_ctl_bytes(uint64_t bytes, char *buf, size_t size)
         value /= 1024;
     snprintf(buf, size, "%.*f %s", value < 10 ? 1 : 0, value, units[unit]);
     return buf;
-}
-
-/* ---- tables ---- */
-
-static void out_of_memory(void)
-{
-    stg_ctl_fail(-STAGER_RESOURCE_EXHAUSTED, "out of memory");
-    exit(EXIT_FAILED);
-}
-
-void stg_table_add(struct stg_table *table, const char *fmt, ...)
-{
-    if (table->n_cells == table->capacity) {
-        table->capacity = table->capacity > 0 ? table->capacity * 2 : 64;
-        table->cells = realloc(table->cells, table->capacity * sizeof(*table->cells));
-        if (table->cells == NULL)
-            out_of_memory();
-    }
-    va_list args;
-    va_start(args, fmt);
-    char *cell;
-    if (vasprintf(&cell, fmt, args) < 0)
-        out_of_memory();
-    va_end(args);
-    stg_ctl_clean(cell);
-    table->cells[table->n_cells++] = cell;
-}
-
-void stg_table_add_time(struct stg_table *table, uint64_t time_ns)
-{
-    char text[32];
-    stg_table_add(table, "%s",
-                  stg_ctl_time((time_t)(time_ns / 1000000000), text, sizeof(text)));
-}
-
-/* Columns of a terminal: UTF-8 continuation bytes take none. */
-static size_t width_of(const char *text)
-{
-    size_t n = 0;
-    for (; *text != '\0'; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-void stg_table_print(struct stg_table *table, const char *indent)
-{
-    size_t widths[STG_TABLE_COLUMNS] = {0};
-    for (size_t i = 0; i < table->n_cells; i++) {
-        size_t width = width_of(table->cells[i]);
-        if (width > widths[i % table->n_columns])
-            widths[i % table->n_columns] = width;
-    }
-    for (size_t i = 0; i < table->n_cells; i++) {
-        size_t column = i % table->n_columns;
-        bool is_last = column + 1 == table->n_columns;
-        int pad = is_last ? 0 : (int)(widths[column] - width_of(table->cells[i]) + 2);
-        printf("%s%s%*s%s", column == 0 ? indent : "", table->cells[i], pad, "",
-               is_last ? "\n" : "");
-        free(table->cells[i]);
-    }
-    free(table->cells);
-    *table = (struct stg_table){0};
-}
-
-void stg_ctl_boundary_table(const struct stg_schema *boundary)
-{
-    struct stg_table table = {.n_columns = 3};
-    stg_table_add(&table, "NAME");
-    stg_table_add(&table, "DTYPE");
-    stg_table_add(&table, "SHAPE");
-    for (size_t i = 0; i < boundary->n; i++) {
-        const struct stg_component *c = &boundary->components[i];
-        char shape[256];
-        stg_table_add(&table, "%s", c->name);
-        stg_table_add(&table, "%s", stager_dtype_name(c->dtype));
-        stg_table_add(&table, "%s",
-                      stg_shape_text(c->shape, c->ndim, shape, sizeof(shape)));
-    }
-    stg_table_print(&table, "  ");
 }

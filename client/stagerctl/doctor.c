@@ -3,6 +3,7 @@
  * stagerctl doctor: what there is, and what is missing, of stagerd and of each GPU.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "client/stagerctl/command.h"
 
@@ -10,8 +11,10 @@
 
 struct findings {
     bool has_daemon;
-    char daemon[STG_ERR_TEXT_BYTES];   /* what it is, or why there is none */
-    char cuda[2 * STG_ERR_TEXT_BYTES]; /* what it says of CUDA */
+    char no_daemon[STG_ERR_TEXT_BYTES];
+    char release[64], socket[512];
+    uint32_t pid;
+    char cuda[2 * STG_ERR_TEXT_BYTES]; /* what the daemon says of CUDA */
     uint32_t n_gpus;
     char no_gpu[STG_ERR_TEXT_BYTES];
     struct stager_gpu_info gpus[MAX_GPUS];
@@ -21,13 +24,15 @@ static void look_at_daemon(const char *runtime_dir, struct findings *ret)
 {
     struct stager *client;
     if (stager_connect(runtime_dir, &client) < 0) {
-        snprintf(ret->daemon, sizeof(ret->daemon), "%s", stager_error_text(NULL));
+        snprintf(ret->no_daemon, sizeof(ret->no_daemon), "%s", stager_error_text(NULL));
         return;
     }
     struct stg_admin_daemon daemon;
     stg_admin_daemon(client, &daemon);
     ret->has_daemon = true;
-    snprintf(ret->daemon, sizeof(ret->daemon), "%s, pid %u", daemon.release, daemon.pid);
+    snprintf(ret->release, sizeof(ret->release), "%s", daemon.release);
+    snprintf(ret->socket, sizeof(ret->socket), "%s", daemon.path);
+    ret->pid = daemon.pid;
     snprintf(ret->cuda, sizeof(ret->cuda), "%s", daemon.cuda);
     stager_disconnect(client);
 }
@@ -70,18 +75,40 @@ static void print_gpu_json(struct stg_json_writer *json,
     stg_json_object_end(json);
 }
 
+/* The daemon says which device it has, or "unavailable: " and why. */
+static void print_cuda_json(struct stg_json_writer *json, const char *cuda)
+{
+    static const char none[] = "unavailable: ";
+    bool is_there = strncmp(cuda, none, sizeof(none) - 1) != 0;
+    stg_json_key(json, "cuda");
+    stg_json_object_begin(json);
+    stg_json_put_bool(json, "available", is_there);
+    stg_json_put_string(json, is_there ? "device" : "reason",
+                        is_there ? cuda : cuda + sizeof(none) - 1);
+    stg_json_object_end(json);
+}
+
+static void print_daemon_json(struct stg_json_writer *json, const struct findings *f)
+{
+    stg_json_key(json, "daemon");
+    stg_json_object_begin(json);
+    stg_json_put_bool(json, "reachable", f->has_daemon);
+    if (f->has_daemon) {
+        stg_json_put_string(json, "release", f->release);
+        stg_json_put_uint(json, "pid", f->pid);
+        stg_json_put_string(json, "socket", f->socket);
+        print_cuda_json(json, f->cuda);
+    } else {
+        stg_json_put_string(json, "reason", f->no_daemon);
+    }
+    stg_json_object_end(json);
+}
+
 static void print_json(const struct findings *f)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_json_object_begin(&json);
-    stg_json_key(&json, "daemon");
-    stg_json_object_begin(&json);
-    stg_json_put_bool(&json, "reachable", f->has_daemon);
-    stg_json_put_string(&json, f->has_daemon ? "release" : "reason", f->daemon);
-    if (f->has_daemon) {
-        stg_json_put_string(&json, "cuda", f->cuda);
-    }
-    stg_json_object_end(&json);
+    print_daemon_json(&json, f);
     stg_json_key(&json, "gpus");
     stg_json_array_begin(&json);
     for (uint32_t i = 0; i < f->n_gpus; i++)
@@ -117,9 +144,10 @@ static void print_gpu(uint32_t i, const struct stager_gpu_info *gpu)
 
 static void print_text(const struct findings *f)
 {
-    printf("stagerd   %s%s\n", f->has_daemon ? "" : "none: ", f->daemon);
     if (f->has_daemon)
-        printf("  cuda    %s\n", f->cuda);
+        printf("stagerd   %s, pid %u\n  cuda    %s\n", f->release, f->pid, f->cuda);
+    else
+        printf("stagerd   none: %s\n", f->no_daemon);
     for (uint32_t i = 0; i < f->n_gpus; i++)
         print_gpu(i, &f->gpus[i]);
     if (f->n_gpus == 0)

@@ -41,50 +41,60 @@ static double percent(uint64_t part, uint64_t of)
     return of > 0 ? 100.0 * (double)part / (double)of : 0;
 }
 
-static void print_clean(const char *before, const char *text)
-{
-    char clean[1024];
-    snprintf(clean, sizeof(clean), "%s", text);
-    stg_ctl_clean(clean);
-    printf("%s%s", before, clean);
-}
-
 /* ---- for people ---- */
 
-static void print_pace(const struct stg_explain *e)
+static void add_pace(struct stg_table *t, const struct stg_explain *e)
 {
     uint64_t runners_ns = e->elapsed_ns * e->n_runners;
     if (e->n_items == 0 || e->elapsed_ns == 0)
         return;
-    printf("  lately      %.1f batches a second; %u runner%s: %.0f %% pulling, %.0f %% "
-           "computing, %.0f %% waiting for room; trainers sleep %.0f %%\n",
-           (double)e->n_items * 1e9 / (double)e->elapsed_ns, e->n_runners,
-           e->n_runners == 1 ? "" : "s", percent(e->pull_ns, runners_ns),
-           percent(e->compute_ns, runners_ns), percent(e->room_ns, runners_ns),
-           percent(e->trainers_wait_ns, e->trainers_ns));
+    stg_table_add(t, "lately");
+    stg_table_add(t,
+                  "%.1f batches a second; %u runner%s: %.0f %% pulling, %.0f %% "
+                  "computing, %.0f %% waiting for room; trainers sleep %.0f %%",
+                  (double)e->n_items * 1e9 / (double)e->elapsed_ns, e->n_runners,
+                  e->n_runners == 1 ? "" : "s", percent(e->pull_ns, runners_ns),
+                  percent(e->compute_ns, runners_ns), percent(e->room_ns, runners_ns),
+                  percent(e->trainers_wait_ns, e->trainers_ns));
 }
 
-static void print_steps(const struct stg_explain *e)
+static void add_steps(struct stg_table *t, const struct stg_explain *e)
 {
-    char time[32];
-    for (size_t i = 0; i < e->n_steps; i++)
-        print_clean(i == 0 ? "  data set    " : ", ", e->steps[i]);
-    if (e->n_items > 0)
-        printf("%s%s a batch", e->n_steps > 0 ? ": " : "  data set    ",
-               time_text(e->pull_ns / e->n_items, time, sizeof(time)));
-    if (e->n_steps > 0 || e->n_items > 0)
-        putchar('\n');
+    char time[32], text[1024] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < e->n_steps && at < sizeof(text); i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", i > 0 ? ", " : "",
+                               e->steps[i]);
+    if (e->n_items > 0 && at < sizeof(text))
+        snprintf(text + at, sizeof(text) - at, "%s%s a batch", at > 0 ? ": " : "",
+                 time_text(e->pull_ns / e->n_items, time, sizeof(time)));
+    if (text[0] != '\0') {
+        stg_table_add(t, "data set");
+        stg_table_add(t, "%s", text);
+    }
 }
 
-static void print_runs(const struct stg_explain *e)
+static void add_run(struct stg_table *t, const char *side, const char *what, uint64_t n,
+                    uint64_t ns)
 {
     char time[32];
-    if (e->n_daemon_runs > 0)
-        printf("  stagerd     the graph takes %s a batch (%" PRIu64 " looked at)\n",
-               time_text(e->daemon_run_ns, time, sizeof(time)), e->n_daemon_runs);
-    if (e->n_trainer_runs > 0)
-        printf("  trainers    stager_run takes %s a batch (%" PRIu64 " looked at)\n",
-               time_text(e->trainer_run_ns, time, sizeof(time)), e->n_trainer_runs);
+    if (n == 0)
+        return;
+    stg_table_add(t, "%s", side);
+    stg_table_add(t, "%s takes %s a batch (%" PRIu64 " looked at)", what,
+                  time_text(ns, time, sizeof(time)), n);
+}
+
+static void print_head(const struct stg_explain *e)
+{
+    struct stg_table table = {.n_columns = 2};
+    stg_table_add(&table, "held up by");
+    stg_table_add(&table, "%s: %s", e->bottleneck, e->why);
+    add_pace(&table, e);
+    add_steps(&table, e);
+    add_run(&table, "stagerd", "the graph", e->n_daemon_runs, e->daemon_run_ns);
+    add_run(&table, "trainers", "stager_run", e->n_trainer_runs, e->trainer_run_ns);
+    stg_table_print(&table, "  ");
 }
 
 static void add_node(struct stg_table *table, const struct stg_explain_node *node)
@@ -159,27 +169,23 @@ static void print_tensors(const struct stg_explain *e)
 
 static void print_decisions(const struct stg_explain *e)
 {
+    struct stg_table table = {.n_columns = 2};
     if (e->n_decisions > 0)
         printf("  decisions\n");
     for (size_t i = 0; i < e->n_decisions; i++) {
         char age[32];
-        printf("    %s ago", time_text(e->decisions[i].age_ns, age, sizeof(age)));
-        print_clean(", ", e->decisions[i].what);
-        print_clean(": ", e->decisions[i].text);
-        putchar('\n');
+        stg_table_add(&table, "%s ago",
+                      time_text(e->decisions[i].age_ns, age, sizeof(age)));
+        stg_table_add(&table, "%s: %s", e->decisions[i].what, e->decisions[i].text);
     }
+    stg_table_print(&table, "    ");
 }
 
 static void print_text(const struct stg_explain *e)
 {
     printf("%s: %s, generation %" PRIu64 ", smart_stage %s\n", e->name, e->state,
            e->generation, e->smart_stage);
-    print_clean("  held up by  ", e->bottleneck);
-    print_clean(": ", e->why);
-    putchar('\n');
-    print_pace(e);
-    print_steps(e);
-    print_runs(e);
+    print_head(e);
     print_nodes(e);
     print_tensors(e);
     print_decisions(e);
@@ -271,7 +277,7 @@ static void print_dot(const struct stg_explain *e)
 
 static void print_json(const struct stg_explain *e)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_reply_explain_json(&json, e);
     putchar('\n');
 }

@@ -66,7 +66,7 @@ static void end_progress(void)
 
 static void print_json(const char *argument, const struct stg_index_report *report)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_json_object_begin(&json);
     stg_json_put_string(&json, "pipeline", argument);
     stg_json_put_bool(&json, "done", report->done);

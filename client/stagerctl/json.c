@@ -165,7 +165,11 @@ static void close_with(struct stg_json_writer *json, char mark)
 
 void stg_json_object_begin(struct stg_json_writer *json)
 {
+    unsigned version = json->schema_version;
     open_with(json, '{');
+    json->schema_version = 0;
+    if (version != 0)
+        stg_json_put_uint(json, "schema_version", version);
 }
 
 void stg_json_object_end(struct stg_json_writer *json)
@@ -343,6 +347,12 @@ void stg_json_put_uint(struct stg_json_writer *json, const char *key, uint64_t v
 {
     stg_json_key(json, key);
     stg_json_uint(json, value);
+}
+
+void stg_json_put_float(struct stg_json_writer *json, const char *key, double value)
+{
+    stg_json_key(json, key);
+    stg_json_float(json, value, STAGER_FLOAT64);
 }
 
 void stg_json_put_bool(struct stg_json_writer *json, const char *key, bool value)

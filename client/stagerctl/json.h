@@ -13,10 +13,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Memory is the caller's: {.out = stream}. */
+/* Memory is the caller's: {.out = stream}. The outermost object begins with the key
+ * "schema_version" if schema_version is not 0. */
 struct stg_json_writer {
     FILE *out;
     bool comma; /* a value stands before this place */
+    unsigned schema_version;
 };
 
 void stg_json_object_begin(struct stg_json_writer *json);
@@ -40,6 +42,7 @@ void stg_json_null(struct stg_json_writer *json);
 /* Writes a key and its value; a text that is NULL is "". */
 void stg_json_put_string(struct stg_json_writer *json, const char *key, const char *text);
 void stg_json_put_uint(struct stg_json_writer *json, const char *key, uint64_t value);
+void stg_json_put_float(struct stg_json_writer *json, const char *key, double value);
 void stg_json_put_bool(struct stg_json_writer *json, const char *key, bool value);
 /* dtype: STAGER_FLOAT16, BFLOAT16, FLOAT32 or FLOAT64, of which value is one. */
 void stg_json_float(struct stg_json_writer *json, double value, int dtype);

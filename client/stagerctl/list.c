@@ -8,8 +8,12 @@
 
 static void print_json(const struct stg_reply *reply)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "pipelines");
     stg_reply_list_json(&json, reply);
+    stg_json_put_uint(&json, "n_left_out", reply->n_left_out);
+    stg_json_object_end(&json);
     putchar('\n');
 }
 
@@ -85,7 +89,8 @@ int stg_ctl_list(const struct stg_ctl_options *options)
     int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0) {
         (options->json ? print_json : print_text)(&reply);
-        say_left_out(&reply);
+        if (!options->json)
+            say_left_out(&reply);
         status = stg_ctl_finish();
     }
     stg_ctl_hang_up(link);
@@ -104,7 +109,7 @@ int stg_ctl_delete(const struct stg_ctl_options *options)
     struct stg_reply reply;
     int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0 && options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         stg_json_object_begin(&json);
         stg_json_put_string(&json, "deleted", options->argument);
         stg_json_object_end(&json);

@@ -138,10 +138,10 @@ static void print_usage(FILE *out)
 
 static int usage_error(const char *what, const char *value)
 {
-    fprintf(stderr, "stagerctl: INVALID_ARGUMENT: %s%s%s\n", what,
-            value != NULL ? " " : "", value != NULL ? value : "");
-    fprintf(stderr, "stagerctl --help shows the usage\n");
-    return EXIT_USAGE;
+    char text[512];
+    snprintf(text, sizeof(text), "%s%s%s (stagerctl --help shows the usage)", what,
+             value != NULL ? " " : "", value != NULL ? value : "");
+    return stg_ctl_misused(text);
 }
 
 static int print_help(const struct command *command)
@@ -224,9 +224,14 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
                         char *ret_seen)
 {
     int letter;
-    while ((letter = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1) {
-        if (letter == '?')
-            return usage_error("unknown option, or an option without its value", NULL);
+    while ((letter = getopt_long(argc, argv, ":ho:", long_options, NULL)) != -1) {
+        if (letter == '?' || letter == ':') {
+            char text[256];
+            const char *word = argv[optind - 1];
+            snprintf(text, sizeof(text),
+                     letter == '?' ? "unknown option \"%s\"" : "%s needs a value", word);
+            return usage_error(text, NULL);
+        }
         if (strchr(ret_seen, letter) == NULL)
             ret_seen[strlen(ret_seen)] = (char)letter;
         if (letter == 'd')
@@ -318,6 +323,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         argv[1] += 2;
     struct stg_ctl_options options = {0};
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        stg_ctl_errors_as_json(strcmp(argv[i], "--json") == 0);
     char seen[32] = "", joined[64];
     int status = read_options(argc, argv, &options, seen);
     if (status != 0)

@@ -12,12 +12,9 @@ int stg_ctl_metrics(const struct stg_ctl_options *options)
     struct stg_err err = {0};
     char *text;
     size_t bytes;
-    if (options->json) {
-        fprintf(stderr,
-                "stagerctl: INVALID_ARGUMENT: metrics has one format, the text of "
-                "Prometheus: leave out --json, or use `stagerctl status --json`\n");
-        return EXIT_USAGE;
-    }
+    if (options->json)
+        return stg_ctl_misused("metrics has one format, the text of Prometheus: leave "
+                               "out --json, or use `stagerctl status --json`");
     int rc = stager_connect(options->runtime_dir, &client);
     if (rc < 0)
         return stg_ctl_fail(rc, stager_error_text(NULL));

@@ -321,6 +321,30 @@ static void tuned_json(struct stg_json_writer *json,
     stg_json_array_end(json);
 }
 
+/* null: no trainer reads. */
+static void rates_json(struct stg_json_writer *json,
+                       const struct stg_pipeline_status *status)
+{
+    const struct {
+        const char *key;
+        uint64_t n, of;
+        double unit;
+    } rates[] = {
+        {"batches_per_second", status->window_batches, status->window_ns, 1e9},
+        {"rows_per_second", status->window_rows, status->window_ns, 1e9},
+        {"wait_share", status->window_wait_ns, status->window_clients_ns, 1},
+    };
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        if (status->window_ns > 0 && rates[i].of > 0) {
+            stg_json_put_float(json, rates[i].key,
+                               (double)rates[i].n * rates[i].unit / (double)rates[i].of);
+        } else {
+            stg_json_key(json, rates[i].key);
+            stg_json_null(json);
+        }
+    }
+}
+
 void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status)
 {
@@ -334,6 +358,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
         stg_json_put_uint(json, counters[i].name, counter_of(status, &counters[i]));
     }
+    rates_json(json, status);
     stg_json_put_string(json, "py_function", status->py_function);
     stg_json_put_string(json, "gpu", status->gpu);
     stg_json_put_string(json, "gpu_why", status->gpu_why);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,25 @@
 
 /* ---- for people ---- */
 
-static void print_error(const char *before, const char *text)
+/* One line of the description: a label and its text. */
+static void add(struct stg_table *table, const char *label, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(struct stg_table *table, const char *label, const char *fmt, ...)
 {
-    if (text == NULL || text[0] == '\0')
-        return;
-    char error[1024];
-    snprintf(error, sizeof(error), "%s", text);
-    stg_ctl_clean(error);
-    printf("  %s %s\n", before, error);
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    stg_table_add(table, "%s", label);
+    stg_table_add(table, "%s", text);
+}
+
+static void add_text(struct stg_table *table, const char *label, const char *text)
+{
+    if (text != NULL && text[0] != '\0')
+        add(table, label, "%s", text);
 }
 
 static void print_clients(const struct stg_pipeline_status *status)
@@ -44,42 +56,55 @@ static void print_clients(const struct stg_pipeline_status *status)
             stg_table_add(&table, "%u", c->rank);
     }
     stg_table_print(&table, "  ");
-    for (size_t i = 0; i < status->n_clients; i++) {
-        char before[160];
-        snprintf(before, sizeof(before),
-                 "%s:", stg_text_or(status->clients[i].client_id, "-"));
-        stg_ctl_clean(before);
-        print_error(before, status->clients[i].last_error);
-    }
+    struct stg_table errors = {.n_columns = 2};
+    for (size_t i = 0; i < status->n_clients; i++)
+        add_text(&errors, stg_text_or(status->clients[i].client_id, "-"),
+                 status->clients[i].last_error);
+    stg_table_print(&errors, "  ");
 }
 
 /* Each item is in one place: the parts of a line add up to its first number. */
-static void print_items(const struct stg_pipeline_status *s)
+static void add_items(struct stg_table *t, const struct stg_pipeline_status *s)
 {
     char bytes[32];
-    printf("  made       %" PRIu64 ": %" PRIu64 " published, %" PRIu64
-           " dropped, %" PRIu64 " ignored, %" PRIu64 " in hand, %" PRIu64 " discarded\n",
-           s->made, s->published, s->dropped, s->ignored, s->in_hand, s->discarded);
-    printf("  published  %" PRIu64 ": %" PRIu64 " acknowledged, %" PRIu64
-           " lost, %u buffered, %" PRIu64 " unacknowledged, %" PRIu64 " discarded\n",
-           s->published, s->acknowledged, s->lost, s->buffered, s->unacknowledged,
-           s->discarded_published);
-    printf("  size       %" PRIu64 " rows, %s\n", s->rows,
-           stg_ctl_bytes(s->bytes, bytes, sizeof(bytes)));
-    printf("  trouble    %" PRIu64 " error items, %" PRIu64 " redelivered, %" PRIu64
-           " timeouts (%s), %" PRIu64 " clients evicted\n",
-           s->errors, s->redelivered, s->timeouts, stg_text_or(s->on_timeout, "wait"),
-           s->evicted);
+    add(t, "made",
+        "%" PRIu64 ": %" PRIu64 " published, %" PRIu64 " dropped, %" PRIu64
+        " ignored, %" PRIu64 " in hand, %" PRIu64 " discarded",
+        s->made, s->published, s->dropped, s->ignored, s->in_hand, s->discarded);
+    add(t, "published",
+        "%" PRIu64 ": %" PRIu64 " acknowledged, %" PRIu64 " lost, %u buffered, %" PRIu64
+        " unacknowledged, %" PRIu64 " discarded",
+        s->published, s->acknowledged, s->lost, s->buffered, s->unacknowledged,
+        s->discarded_published);
+    add(t, "size", "%" PRIu64 " rows, %s", s->rows,
+        stg_ctl_bytes(s->bytes, bytes, sizeof(bytes)));
+    add(t, "trouble",
+        "%" PRIu64 " error items, %" PRIu64 " redelivered, %" PRIu64
+        " timeouts (%s), %" PRIu64 " clients evicted",
+        s->errors, s->redelivered, s->timeouts, stg_text_or(s->on_timeout, "wait"),
+        s->evicted);
     if (s->dropped > 0)
-        printf("  dropped    %" PRIu64 " batches, %" PRIu64
-               " rows: no client took them within timeout_millis; on_timeout: wait "
-               "keeps them\n",
-               s->dropped, s->dropped_rows);
+        add(t, "dropped",
+            "%" PRIu64 " batches, %" PRIu64 " rows: no client took them within "
+            "timeout_millis; on_timeout: wait keeps them",
+            s->dropped, s->dropped_rows);
     if (s->partition != 0)
-        printf("  partition        number %" PRIu64
-               ", %zu nodes run ahead of the boundary, %" PRIu64
-               " batches made without\n",
-               s->partition, s->n_moved, s->own_partitions);
+        add(t, "partition",
+            "number %" PRIu64 ", %zu nodes run ahead of the boundary, %" PRIu64
+            " batches made without",
+            s->partition, s->n_moved, s->own_partitions);
+}
+
+static void add_rates(struct stg_table *t, const struct stg_pipeline_status *s)
+{
+    char batches[32], rows[32], share[32];
+    if (s->window_ns > 0)
+        add(t, "lately", "%s batches a second, %s rows a second; trainers wait %s",
+            stg_ctl_number(stg_ctl_rate(s->window_batches, s->window_ns), batches,
+                           sizeof(batches)),
+            stg_ctl_number(stg_ctl_rate(s->window_rows, s->window_ns), rows,
+                           sizeof(rows)),
+            stg_ctl_share(s->window_wait_ns, s->window_clients_ns, share, sizeof(share)));
 }
 
 /* Clients that left are listed too. */
@@ -91,83 +116,88 @@ static unsigned count_attached(const struct stg_pipeline_status *s)
     return n;
 }
 
-static void print_auto(const char *name, bool is_auto, uint32_t now, uint32_t max)
+static void add_auto(struct stg_table *t, const char *name, bool is_auto, uint32_t now,
+                     uint32_t max)
 {
     if (is_auto && now > 0)
-        printf("  auto       %s %u, of at most %u\n", name, now, max);
+        add(t, "auto", "%s %u, of at most %u", name, now, max);
     else if (is_auto)
-        printf("  auto       %s\n", name);
+        add(t, "auto", "%s", name);
 }
 
-static void print_tuned(const struct stg_pipeline_status *s)
+static void add_tuned(struct stg_table *t, const struct stg_pipeline_status *s)
 {
-    print_auto("capacity", s->capacity_auto, s->capacity, s->max_capacity);
-    print_auto("num_threads", s->num_threads_auto, s->num_threads, s->max_num_threads);
-    for (size_t i = 0; i < s->n_tuned; i++) {
-        char what[96], why[256];
-        snprintf(what, sizeof(what), "%s", stg_text_or(s->tuned[i].what, "?"));
-        snprintf(why, sizeof(why), "%s", stg_text_or(s->tuned[i].why, ""));
-        stg_ctl_clean(what);
-        stg_ctl_clean(why);
-        printf("  tuned      %s %u -> %u: %s\n", what, s->tuned[i].from, s->tuned[i].to,
-               why);
-    }
+    add_auto(t, "capacity", s->capacity_auto, s->capacity, s->max_capacity);
+    add_auto(t, "num_threads", s->num_threads_auto, s->num_threads, s->max_num_threads);
+    for (size_t i = 0; i < s->n_tuned; i++)
+        add(t, "tuned", "%s %u -> %u: %s", stg_text_or(s->tuned[i].what, "?"),
+            s->tuned[i].from, s->tuned[i].to, stg_text_or(s->tuned[i].why, ""));
 }
 
-static void print_gpu(const struct stg_pipeline_status *s)
+static void add_gpu(struct stg_table *t, const struct stg_pipeline_status *s)
 {
-    char why[512];
+    const char *why = stg_text_or(s->gpu_why, "");
     if (stg_text_or(s->gpu, "")[0] == '\0')
         return;
-    snprintf(why, sizeof(why), "%s", stg_text_or(s->gpu_why, ""));
-    stg_ctl_clean(why);
     if (why[0] == '\0')
-        printf("  gpu        %s: one copy of a batch for all trainers, %" PRIu64
-               " so far\n",
-               s->gpu, s->gpu_copies);
+        add(t, "gpu", "%s: one copy of a batch for all trainers, %" PRIu64 " so far",
+            s->gpu, s->gpu_copies);
     else
-        printf("  gpu        %s: each trainer copies for itself: %s\n", s->gpu, why);
+        add(t, "gpu", "%s: each trainer copies for itself: %s", s->gpu, why);
+}
+
+static void add_memory(struct stg_table *t, const struct stg_pipeline_status *s)
+{
+    char used[32], all[32];
+    add(t, "memory", "%s of %s in use",
+        stg_ctl_bytes(s->memory_used_bytes, used, sizeof(used)),
+        stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));
+    if (stg_text_or(s->container, "")[0] != '\0')
+        add(t, "container", "%s: %u table%s, %u cache%s, %s, shared", s->container,
+            s->container_tables, s->container_tables == 1 ? "" : "s", s->container_caches,
+            s->container_caches == 1 ? "" : "s",
+            stg_ctl_bytes(s->container_bytes, used, sizeof(used)));
+}
+
+static void add_threads(struct stg_table *t, const struct stg_pipeline_status *s)
+{
+    add(t, "threads", "%.3f s at work, %.3f s waiting for room",
+        (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
+    add_text(t, "pool", s->thread_pool);
+    add_tuned(t, s);
+    if (stg_text_or(s->py_function, "")[0] != '\0')
+        add(t, "function", "%s: %u worker%s, %" PRIu64 " calls, %" PRIu64 " workers lost",
+            s->py_function, s->workers, s->workers == 1 ? "" : "s", s->worker_calls,
+            s->workers_lost);
 }
 
 static void print_pipeline(const struct stg_pipeline_status *s)
 {
-    char used[32], all[32];
+    struct stg_table table = {.n_columns = 2}, *t = &table;
     printf("%s: %s, generation %" PRIu64 ", run %" PRIu64 ", pass %" PRIu64
            ", epoch %" PRIu64 "\n",
            s->name, stg_text_or(s->state, "?"), s->generation, s->run_id, s->pass,
            s->epoch);
-    printf("  delivery   %s to %u client%s; %u%s attached\n",
-           stg_text_or(s->delivery, "?"), s->num_clients, s->num_clients == 1 ? "" : "s",
-           count_attached(s), s->n_clients_left_out > 0 ? " or more" : "");
-    printf("  buffer     %u of %u, filled by %u thread%s\n", s->buffered, s->capacity,
-           s->num_threads, s->num_threads == 1 ? "" : "s");
-    print_items(s);
+    add(t, "delivery", "%s to %u client%s; %u%s attached", stg_text_or(s->delivery, "?"),
+        s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s),
+        s->n_clients_left_out > 0 ? " or more" : "");
+    add(t, "buffer", "%u of %u, filled by %u thread%s", s->buffered, s->capacity,
+        s->num_threads, s->num_threads == 1 ? "" : "s");
+    add_rates(t, s);
+    add_items(t, s);
     if (s->warming_generation > 0)
-        printf("  warming    generation %" PRIu64 ": %" PRIu64
-               " batches are ready; it takes over when its buffer is full\n",
-               s->warming_generation, s->warming_buffered);
-    printf("  memory     %s of %s in use\n",
-           stg_ctl_bytes(s->memory_used_bytes, used, sizeof(used)),
-           stg_ctl_bytes(s->memory_bytes, all, sizeof(all)));
+        add(t, "warming",
+            "generation %" PRIu64 ": %" PRIu64
+            " batches are ready; it takes over when its buffer is full",
+            s->warming_generation, s->warming_buffered);
+    add_memory(t, s);
+    add_threads(t, s);
+    add_gpu(t, s);
+    add_text(t, "last error", s->last_error);
+    if (stg_text_or(s->commit_problem, "")[0] != '\0')
+        add(t, "warning", "no commit is stored: %s", s->commit_problem);
+    stg_table_print(t, "  ");
     stg_ctl_print_quarantined(s->quarantined, s->n_quarantined, "  ");
-    if (s->container != NULL && s->container[0] != '\0')
-        printf("  container  %s: %u table%s, %u cache%s, %s, shared\n", s->container,
-               s->container_tables, s->container_tables == 1 ? "" : "s",
-               s->container_caches, s->container_caches == 1 ? "" : "s",
-               stg_ctl_bytes(s->container_bytes, used, sizeof(used)));
-    printf("  threads    %.3f s at work, %.3f s waiting for room\n",
-           (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
-    if (stg_text_or(s->thread_pool, "")[0] != '\0')
-        printf("  pool       %s\n", s->thread_pool);
-    print_tuned(s);
-    if (stg_text_or(s->py_function, "")[0] != '\0')
-        printf("  function   %s: %u worker%s, %" PRIu64 " calls, %" PRIu64
-               " workers lost\n",
-               s->py_function, s->workers, s->workers == 1 ? "" : "s", s->worker_calls,
-               s->workers_lost);
-    print_gpu(s);
-    print_error("last error", s->last_error);
-    print_error("warning: no commit is stored:", s->commit_problem);
     if (s->n_clients > 0)
         print_clients(s);
     if (s->n_clients_left_out > 0)
@@ -190,9 +220,36 @@ static char **copy_names(const struct stg_reply *reply, size_t *ret_n)
     return names;
 }
 
+/* One line. */
+static void add_pipeline(struct stg_table *t, const struct stg_pipeline_status *s)
+{
+    char text[32];
+    bool reads = s->window_ns > 0;
+    stg_table_add(t, "%s", s->name);
+    stg_table_add(t, "%s", stg_text_or(s->state, "?"));
+    stg_table_add(t, "%s",
+                  reads ? stg_ctl_number(stg_ctl_rate(s->window_batches, s->window_ns),
+                                         text, sizeof(text))
+                        : "-");
+    stg_table_add(t, "%s",
+                  reads ? stg_ctl_number(stg_ctl_rate(s->window_rows, s->window_ns), text,
+                                         sizeof(text))
+                        : "-");
+    stg_table_add(t, "%s",
+                  stg_ctl_share(s->window_wait_ns, reads ? s->window_clients_ns : 0, text,
+                                sizeof(text)));
+    stg_table_add(t, "%u of %u", count_attached(s), s->num_clients);
+    stg_table_add(t, "%s", stg_ctl_bytes(s->memory_bytes, text, sizeof(text)));
+}
+
 static int print_each(struct stg_ctl_link *link, char **names, size_t n,
                       struct stg_json_writer *json)
 {
+    static const char *const titles[] = {"NAME", "STATE",   "BATCHES/S", "ROWS/S",
+                                         "WAIT", "CLIENTS", "MEMORY"};
+    struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
+    for (size_t i = 0; i < table.n_columns; i++)
+        stg_table_add(&table, "%s", titles[i]);
     for (size_t i = 0; i < n; i++) {
         struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = names[i]};
         struct stg_reply reply;
@@ -205,8 +262,10 @@ static int print_each(struct stg_ctl_link *link, char **names, size_t n,
         if (json != NULL)
             stg_reply_status_json(json, &reply.status);
         else
-            print_pipeline(&reply.status);
+            add_pipeline(&table, &reply.status);
     }
+    if (json == NULL && n > 0)
+        stg_table_print(&table, "");
     return 0;
 }
 
@@ -237,7 +296,7 @@ static int print_all(struct stg_ctl_link *link, bool as_json)
 
     struct stg_admin_daemon daemon;
     stg_ctl_daemon(link, &daemon);
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     if (as_json) {
         stg_json_object_begin(&json);
         stg_json_key(&json, "daemon");
@@ -270,7 +329,7 @@ static int print_one(struct stg_ctl_link *link, const struct stg_ctl_options *op
     if (status != 0)
         return status;
     if (options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         stg_reply_status_json(&json, &reply.status);
         putchar('\n');
     } else {

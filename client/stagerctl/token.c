@@ -6,7 +6,7 @@
 
 static void print_json(const struct stg_reply *reply, const char *token)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_json_object_begin(&json);
     stg_json_put_string(&json, "token", token);
     stg_json_put_uint(&json, "seconds", reply->seconds);

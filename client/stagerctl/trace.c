@@ -132,7 +132,7 @@ static int write_file(const struct stg_trace_view *view, FILE *out, const char *
 
 static void print_json(const struct stg_trace_view *view, const char *path)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_json_object_begin(&json);
     stg_json_put_string(&json, "pipeline", view->page->pipeline);
     stg_json_key(&json, "file");
@@ -251,21 +251,16 @@ static int trace(struct stager *client, const struct stg_ctl_options *options)
 int stg_ctl_trace(const struct stg_ctl_options *options)
 {
     if (options->seconds > MAX_SECONDS) {
-        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: the maximum of --seconds is %d\n",
-                MAX_SECONDS);
-        return EXIT_USAGE;
+        char text[64];
+        snprintf(text, sizeof(text), "the maximum of --seconds is %d", MAX_SECONDS);
+        return stg_ctl_misused(text);
     }
     if (options->output != NULL && strcmp(options->output, "-") == 0 &&
-        (options->json || options->text)) {
-        fprintf(stderr, "stagerctl: INVALID_ARGUMENT: -o - prints the trace on standard "
-                        "output and cannot be combined with --json or --text\n");
-        return EXIT_USAGE;
-    }
-    if (options->json && options->text) {
-        fprintf(stderr,
-                "stagerctl: INVALID_ARGUMENT: --json cannot be combined with --text\n");
-        return EXIT_USAGE;
-    }
+        (options->json || options->text))
+        return stg_ctl_misused("-o - prints the trace on standard output and cannot be "
+                               "combined with --json or --text");
+    if (options->json && options->text)
+        return stg_ctl_misused("--json cannot be combined with --text");
     struct sigaction action = {.sa_handler = on_interrupt};
     struct stager *client;
     int rc = stager_connect(options->runtime_dir, &client);

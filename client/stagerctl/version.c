@@ -34,7 +34,7 @@ static void look_at_cuda(struct version *ret)
 
 static void print_json(const struct version *v)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
     stg_json_object_begin(&json);
     stg_json_put_string(&json, "release", stager_version());
     stg_json_key(&json, "protocol");

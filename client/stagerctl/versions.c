@@ -12,8 +12,11 @@
 
 static void print_json(const struct stg_reply *reply)
 {
-    struct stg_json_writer json = {.out = stdout};
+    struct stg_json_writer json = stg_ctl_json();
+    stg_json_object_begin(&json);
+    stg_json_key(&json, "versions");
     stg_reply_versions_json(&json, reply);
+    stg_json_object_end(&json);
     putchar('\n');
 }
 
@@ -72,11 +75,12 @@ int stg_ctl_rollback(const struct stg_ctl_options *options)
                                   .if_generation = options->if_generation};
     if (options->n_arguments > 1 &&
         !read_generation(options->arguments[1], &request.generation)) {
-        fprintf(stderr,
-                "stagerctl: INVALID_ARGUMENT: rollback takes a generation, a number of "
-                "at least 1, not %s: `stagerctl versions %s` lists them\n",
-                options->arguments[1], options->argument);
-        return EXIT_USAGE;
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "rollback takes a generation, a number of at least 1, not %s: "
+                 "`stagerctl versions %s` lists them",
+                 options->arguments[1], options->argument);
+        return stg_ctl_misused(text);
     }
     struct stg_ctl_link *link = stg_ctl_connect(options);
     if (link == NULL)

@@ -174,7 +174,7 @@ static void tell_pipeline(struct watch *watch, const char *event, uint64_t seque
                           const struct known *known, const char *what, const char *more)
 {
     if (watch->options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         begin_line(&json, event, sequence);
         stg_json_put_string(&json, "pipeline", known->name);
         stg_json_put_uint(&json, "generation", known->generation);
@@ -212,7 +212,7 @@ static void tell_all(struct watch *watch, uint64_t sequence)
 static void tell_beginning(struct watch *watch, uint64_t sequence)
 {
     if (watch->options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         begin_line(&json, "watching", sequence);
         end_line(&json);
     } else {
@@ -227,7 +227,7 @@ static void tell_beginning(struct watch *watch, uint64_t sequence)
 static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
 {
     if (watch->options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         begin_line(&json, "gap", sequence);
         stg_json_put_uint(&json, "missed", n);
         end_line(&json);
@@ -241,7 +241,7 @@ static void tell_gap(struct watch *watch, uint64_t n, uint64_t sequence)
 static void tell_restart(struct watch *watch, uint64_t sequence)
 {
     if (watch->options->json) {
-        struct stg_json_writer json = {.out = stdout};
+        struct stg_json_writer json = stg_ctl_json();
         begin_line(&json, "restarted", sequence);
         end_line(&json);
     } else {

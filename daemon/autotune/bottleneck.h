@@ -12,17 +12,18 @@
 /* What happened between two looks. */
 struct stg_pace {
     uint64_t elapsed_ns;
-    uint64_t n_items;         /* that runners made */
-    uint64_t n_runners;       /* threads that pull and compute */
-    uint64_t pull_ns;         /* of items: the data set, one runner at a time */
-    uint64_t compute_ns;      /* of items: what follows, and the stage subgraph */
-    uint64_t call_ns;         /* runners waited for a function in workers */
-    uint64_t room_ns;         /* runners waited for room, all together */
-    uint64_t clients_ns;      /* clients were attached, all together */
-    uint64_t clients_wait_ns; /* of it they slept in next */
-    uint64_t sampled_pull_ns; /* of some pulls: their time, and */
-    uint64_t sampled_cpu_ns;  /* how long the thread that pulled had a CPU */
-    uint64_t cpu_ns;          /* CPU time of the whole daemon */
+    uint64_t n_items;             /* that runners made */
+    uint64_t n_published, n_rows; /* became ready */
+    uint64_t n_runners;           /* threads that pull and compute */
+    uint64_t pull_ns;             /* of items: the data set, one runner at a time */
+    uint64_t compute_ns;          /* of items: what follows, and the stage subgraph */
+    uint64_t call_ns;             /* runners waited for a function in workers */
+    uint64_t room_ns;             /* runners waited for room, all together */
+    uint64_t clients_ns;          /* clients were attached, all together */
+    uint64_t clients_wait_ns;     /* of it they slept in next */
+    uint64_t sampled_pull_ns;     /* of some pulls: their time, and */
+    uint64_t sampled_cpu_ns;      /* how long the thread that pulled had a CPU */
+    uint64_t cpu_ns;              /* CPU time of the whole daemon */
 };
 
 enum stg_bottleneck {

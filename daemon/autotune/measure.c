@@ -48,6 +48,8 @@ static void skip(struct stg_measure *measure, const struct stg_load *from,
         marks[i]->at_ns += to->at_ns - from->at_ns;
         marks[i]->n_made += to->n_made - from->n_made;
         marks[i]->n_assigned += to->n_assigned - from->n_assigned;
+        marks[i]->n_published += to->n_published - from->n_published;
+        marks[i]->n_rows += to->n_rows - from->n_rows;
         marks[i]->n_bytes += to->n_bytes - from->n_bytes;
         marks[i]->pull_ns += to->pull_ns - from->pull_ns;
         marks[i]->compute_ns += to->compute_ns - from->compute_ns;
@@ -85,6 +87,8 @@ void stg_pace_between(const struct stg_load *from, const struct stg_load *to,
     *ret = (struct stg_pace){
         .elapsed_ns = to->at_ns - from->at_ns,
         .n_items = to->n_made - from->n_made,
+        .n_published = to->n_published - from->n_published,
+        .n_rows = to->n_rows - from->n_rows,
         .n_runners = n_runners,
         .pull_ns = to->pull_ns - from->pull_ns,
         .compute_ns = to->compute_ns - from->compute_ns,

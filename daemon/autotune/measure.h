@@ -15,7 +15,7 @@
 /* Counters at a moment; all but at_ns only grow. */
 struct stg_load {
     uint64_t at_ns;
-    uint64_t n_made, n_assigned, n_bytes;
+    uint64_t n_made, n_published, n_assigned, n_rows, n_bytes;
     uint64_t pull_ns, compute_ns, call_ns, room_ns;
     uint64_t sampled_pull_ns, sampled_cpu_ns;
     uint64_t clients_ns, clients_wait_ns;

@@ -7,6 +7,8 @@
 #include "daemon/host/cpus.h"
 #include "daemon/stage/priv.h"
 
+#define MIN_WINDOW_NS UINT64_C(100000000) /* rates of less are noise */
+
 /* ---- what they see ---- */
 
 /* How long finished items have waited for room so far, those that wait now too. */
@@ -33,6 +35,8 @@ void stg_stage_measure(struct stg_stage *stage)
         .at_ns = now,
         .n_made = counts->n_made,
         .n_assigned = counts->n_assigned,
+        .n_published = stage->buffer.n_published,
+        .n_rows = stage->buffer.n_rows,
         .n_bytes = stage->buffer.n_bytes,
         .pull_ns = counts->pull_ns + pulling,
         .compute_ns = counts->busy_ns,
@@ -149,6 +153,23 @@ static void load_marked(struct stg_stage *stage)
     struct stg_measure *measure = stage->observers.measure;
     if (measure != NULL && measure->marks[1].at_ns != 0)
         stg_stage_measure(stage);
+}
+
+void stg_stage_show_pace(struct stg_stage *stage, struct stg_pipeline_status *ret)
+{
+    const struct stg_measure *measure = stage->observers.measure;
+    struct stg_pace pace;
+    load_marked(stage);
+    if (measure == NULL || measure->is_over || measure->marks[1].at_ns == 0)
+        return;
+    stg_measure_pace(measure, &pace);
+    if (pace.elapsed_ns < MIN_WINDOW_NS)
+        return;
+    ret->window_ns = pace.elapsed_ns;
+    ret->window_batches = pace.n_published;
+    ret->window_rows = pace.n_rows;
+    ret->window_clients_ns = pace.clients_ns;
+    ret->window_wait_ns = pace.clients_wait_ns;
 }
 
 const struct stg_measure *stg_stage_look(struct stg_stage *stage)

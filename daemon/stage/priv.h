@@ -358,6 +358,9 @@ void stg_observers_finish(struct stg_observers *observers);
 /* Brings observers.measure->load up to this moment. Lock held. */
 void stg_stage_measure(struct stg_stage *stage);
 
+/* Fills the rates of the window. Lock held. */
+void stg_stage_show_pace(struct stg_stage *stage, struct stg_pipeline_status *ret);
+
 /* Passes the recorded events to the observers, and applies the numbers that they propose.
  * Of commit alone. Lock held. */
 void stg_observe(struct stg_stage *stage);

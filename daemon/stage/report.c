@@ -134,6 +134,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     stg_clients_show(&stage->members, bump, ret);
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
+    stg_stage_show_pace(stage, ret);
     stg_stage_commit(stage);
 }
 

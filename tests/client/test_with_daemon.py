@@ -48,10 +48,19 @@ def expect(daemon, status, err_part, *args, stdin=None):
     return out
 
 
+def expect_error(daemon, status, *args):
+    """What stagerctl prints on standard error; nothing is on standard output."""
+    result = daemon.run(CTL, *args)
+    assert (result.returncode, result.stdout) == (status, b""), (args, result)
+    return result.stderr.decode()
+
+
 def expect_json(daemon, *args):
     out = expect(daemon, 0, "", *args, "--json")
     assert out.count("\n") == 1, out
-    return json.loads(out)
+    reply = json.loads(out)
+    assert list(reply)[0] == "schema_version" and reply.pop("schema_version") == 1, out
+    return reply
 
 
 def numbers(path, extra=""):
@@ -73,7 +82,7 @@ def check_and_apply(daemon):
                                 {"name": "f", "dtype": "float32", "shape": [None]},
                                 {"name": "s", "dtype": "string", "shape": [None]}], reply
     assert reply["max_batch_bytes"] > 0 and reply["memory_bytes"] > 0 and "generation" not in reply
-    assert expect_json(daemon, "list") == []
+    assert expect_json(daemon, "list") == {"pipelines": [], "n_left_out": 0}
     assert "No pipelines" in expect(daemon, 0, "", "list")
 
     bad = write(daemon, "bad.yaml", numbers(data, "  capcity: 3\n"))
@@ -82,7 +91,7 @@ def check_and_apply(daemon):
         expect(daemon, 1, "capacity", command, bad)
         expect(daemon, 1, "INVALID_ARGUMENT: <stdin>:10:3", command, "-",
                stdin=numbers(data, "  capcity: 3\n").encode())
-    assert expect_json(daemon, "list") == []
+    assert expect_json(daemon, "list") == {"pipelines": [], "n_left_out": 0}
 
     assert expect_json(daemon, "apply", path)["generation"] == 1
     assert expect_json(daemon, "apply", path)["unchanged"] is True
@@ -97,7 +106,7 @@ def check_and_apply(daemon):
 
 
 def list_and_status(daemon):
-    entries = {e["name"]: e for e in expect_json(daemon, "list")}
+    entries = {e["name"]: e for e in expect_json(daemon, "list")["pipelines"]}
     assert set(entries) == {"numbers", "other"}, entries
     assert entries["other"]["generation"] == 1 and entries["other"]["uid"] == os.getuid()
     assert "numbers" in expect(daemon, 0, "", "list")
@@ -109,7 +118,14 @@ def list_and_status(daemon):
     assert everything["daemon"]["pid"] == daemon.process.pid
     assert sorted(p["name"] for p in everything["pipelines"]) == ["numbers", "other"]
     out = expect(daemon, 0, "", "status")
-    assert f"pid {daemon.process.pid}" in out and "numbers: idle" in out, out
+    lines_out = out.splitlines()
+    assert f"pid {daemon.process.pid}" in lines_out[0] and len(lines_out) == 4, out
+    assert lines_out[1].split() == ["NAME", "STATE", "BATCHES/S", "ROWS/S", "WAIT", "CLIENTS", "MEMORY"], out
+    assert lines_out[2].split()[:7] == ["numbers", "idle", "-", "-", "-", "0", "of"], out
+    assert "numbers: idle" in expect(daemon, 0, "", "status", "numbers")
+    failed = json.loads(expect_error(daemon, 1, "status", "nmbers", "--json"))
+    assert failed["schema_version"] == 1 and failed["error"]["code"] == "NOT_FOUND", failed
+    assert "did you mean numbers?" in failed["error"]["text"], failed
     expect(daemon, 1, "stagerctl: NOT_FOUND: ", "status", "nmbers")
     expect(daemon, 1, "numbers", "status", "nmbers")
 
@@ -122,7 +138,7 @@ def versions_and_rollback(daemon):
     out = expect(daemon, 0, "", "versions", "rolled").splitlines()
     assert out[0].split() == ["GENERATION", "TIME", "USER", "DIGEST", "FILE"], out
     assert out[1].startswith("1 ") and out[2].startswith("2 (current)") and out[2].endswith("rolled.yaml"), out
-    versions = expect_json(daemon, "versions", "rolled")
+    versions = expect_json(daemon, "versions", "rolled")["versions"]
     assert [v["generation"] for v in versions] == [1, 2] and versions[1]["current"] is True, versions
     assert versions[0]["digest"] in out[1] and versions[0]["digest"] not in out[2], (versions, out)
     out = expect(daemon, 0, "", "rollback", "rolled")
@@ -276,7 +292,7 @@ staged:
 def cat_of_a_bad_row(daemon):
     data = write(daemon, "rows.csv", "1,1,a\n2,2,b\nx,3,c\n4,4,d\n5,5,e\n")
     expect(daemon, 0, "", "apply", write(daemon, "rows.yaml", numbers(data)), "--name", "rows")
-    out = expect(daemon, 1, "stagerctl: INVALID_ARGUMENT: ", "cat", "rows", "--json")
+    out = expect(daemon, 1, '"error": {"code": "INVALID_ARGUMENT", "text": ', "cat", "rows", "--json")
     expect(daemon, 1, "rows.csv", "cat", "rows", "--json")
     batches = [json.loads(line) for line in out.splitlines()]
     assert [b["batch"] for b in batches] == [0, 2], out  # the error item has number 1
@@ -288,7 +304,7 @@ def delete(daemon):
     expect(daemon, 1, "NOT_FOUND", "delete", "other")
     expect(daemon, 1, "NOT_FOUND", "cat", "other")
     assert "Deleted odd" in expect(daemon, 0, "", "delete", "odd")
-    assert "other" not in [e["name"] for e in expect_json(daemon, "list")]
+    assert "other" not in [e["name"] for e in expect_json(daemon, "list")["pipelines"]]
 
 
 def version(daemon):

@@ -101,10 +101,16 @@ def trainers_continue_after_an_upgrade():
         assert tally == {"rows": boot_inside.N_ROWS, "missing": 0, "reopened": int(not goes_on), "reconnects": int(goes_on)}, tally
 
 
+def names_listed():
+    reply = json.loads(run("stagerctl", "list", "--json"))
+    pipelines = reply["pipelines"] if isinstance(reply, dict) else reply  # an array, up to 0.2.0
+    return [pipeline["name"] for pipeline in pipelines]
+
+
 def the_same_version_installs_again():
     install("new", "--reinstall")
     assert show("stagerd", "ActiveState") == ["active"]
-    assert [pipeline["name"] for pipeline in json.loads(run("stagerctl", "list", "--json"))] == ["all"]
+    assert names_listed() == ["all"]
 
 
 def metrics_are_served(pid):
@@ -151,7 +157,7 @@ def an_install_after_a_removal_has_them_again():
     assert settings().endswith("max_clients: 77\n")
     assert (enabled("stagerd.service"), enabled("stagerd.socket")) == ("disabled", "enabled")
     assert enabled("stagerd-metrics.service") == "enabled"
-    assert [pipeline["name"] for pipeline in json.loads(run("stagerctl", "list", "--json"))] == ["all"]
+    assert names_listed() == ["all"]
 
 
 def a_purge_leaves_state_and_user():

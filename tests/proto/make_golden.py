@@ -186,6 +186,9 @@ def replies():
                                                                 + data(2, data(1, "b")) + number(3, 300))
     yield "reply_status_warming", number(1, 18) + data(
         7, data(1, "criteo") + number(2, 2) + number(73, 3) + number(74, 5)) + number(9, 6)
+    yield "reply_status_window", number(1, 19) + data(
+        7, data(1, "criteo") + number(2, 2) + number(76, 10 ** 9) + number(77, 300) + number(78, 301)
+        + number(79, 302) + number(80, 303)) + number(9, 6)
     yield "reply_rollback", number(1, 15) + data(5, data(1, "criteo") + number(2, 300)
                                                  + boundary(3, "ids", 9, [-1]) + number(9, 4)) + number(9, 27)
     version = (number(1, 300) + number(2, 1 << 60) + number(3, 1000) + fixed64(4, 0xFEDCBA9876543210)

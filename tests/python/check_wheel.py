@@ -26,7 +26,7 @@ with stager.serve() as server:
     with server.open(server.apply(pipeline)) as stream:
         listed = subprocess.run([{folder!r} + "/bin/stagerctl", "list", "--json"], stdout=subprocess.PIPE, check=True,
                                 env={{**os.environ, "STAGER_RUNTIME_DIR": server.runtime_dir}}).stdout
-        assert [entry["name"] for entry in json.loads(listed)] == ["wheel"], listed
+        assert [entry["name"] for entry in json.loads(listed)["pipelines"]] == ["wheel"], listed
         assert [stream.run(batch)[0].tolist() for batch in stream] == [[0, 2, 4], [6, 8, 10]]
 import importlib.metadata, pathlib
 for path in pathlib.Path(stager.__file__).parent.iterdir():

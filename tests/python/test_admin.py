@@ -17,7 +17,9 @@ TEXT = "name: {name}\ndataset:\n  - range: {{stop: 4}}\n  - batch: {{batch_size:
 
 class Admin(case.Case):
     def ctl(self, *arguments):
-        return json.loads(self.daemon.ctl(*arguments, "--json"))
+        reply = json.loads(self.daemon.ctl(*arguments, "--json"))
+        self.assertEqual(reply.pop("schema_version"), 1)
+        return reply
 
     def test_replies_are_those_of_stagerctl(self):
         path = pathlib.Path(self.file("p.yaml", TEXT.format(name="replies")))
@@ -26,7 +28,7 @@ class Admin(case.Case):
         self.assertEqual((name, name.generation), ("replies", 1))
         self.assertEqual(stager.apply(path).reply, self.ctl("apply", str(path)))
         for _ in range(100):  # streams closed by other tests may hold memory for a moment
-            ours, theirs = stager.list(), self.ctl("list")
+            ours, theirs = stager.list(), self.ctl("list")["pipelines"]
             if ours == theirs:
                 break
         self.assertEqual(ours, theirs)
@@ -61,7 +63,7 @@ class Admin(case.Case):
             stager.rollback("rolled")
         stager.apply(text.replace("stop: 4", "stop: 6"), replace=True)
         versions = stager.versions("rolled")
-        self.assertEqual(versions, self.ctl("versions", "rolled"))
+        self.assertEqual(versions, self.ctl("versions", "rolled")["versions"])
         self.assertEqual([(v["generation"], v["uid"], v["current"]) for v in versions],
                          [(1, os.getuid(), False), (2, os.getuid(), True)])
         self.assertRegex(versions[0]["time"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")

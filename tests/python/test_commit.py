@@ -551,7 +551,7 @@ class Trouble(Case):
             with self.assertRaisesRegex(stager.ResourceExhaustedError, f"{self.name}.journal: File too large"):
                 stream.commit(stream.state_dict(), "two")
             self.assertIn("File too large", stager.status(self.name)["commit_problem"])
-            self.assertIn("warning: no commit is stored", self.daemon.ctl("status", self.name).decode())
+            self.assertIn("no commit is stored: ", self.daemon.ctl("status", self.name).decode())
             self.assertEqual(values(stream, 2), [2, 3])
             resource.prlimit(self.daemon.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
             stream.commit(stream.state_dict(), "four")
@@ -577,7 +577,7 @@ class Trouble(Case):
                 self.assertEqual(self.daemon.log().count(f"{self.name}.journal: {text}"), 1)
                 self.assertEqual(self.tags(), before)
                 self.assertIn(text, stager.status(self.name)["commit_problem"])
-                self.assertIn("warning: no commit is stored", self.daemon.ctl("status", self.name).decode())
+                self.assertIn("no commit is stored: ", self.daemon.ctl("status", self.name).decode())
                 self.assertEqual(values(stream, 2), [taken[0] + 1, taken[0] + 2])
                 os.unlink(flag)
                 stream.commit(stream.state_dict(), f"after-{rule[2:]}")

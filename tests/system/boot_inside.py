@@ -174,7 +174,7 @@ def systemd_has_nothing_to_say_about_the_units():
 def start_returns_when_stagerd_answers():
     systemctl("start", "stagerd")
     assert show("stagerd", "ActiveState", "StatusText", "NRestarts") == ["active", "ready", "0"]
-    assert json.loads(run("stagerctl", "list", "--json", user="stg-one")) == []
+    assert json.loads(run("stagerctl", "list", "--json", user="stg-one"))["pipelines"] == []
     assert "ready on /run/stager/attach.sock" in journal()
     status = systemctl("status", "stagerd")
     assert "Status: \"ready\"" in status, status
@@ -319,7 +319,7 @@ def trainers_see_a_restart_and_open_again(restart=("restart", "stagerd"), n_rest
 
 def a_killed_daemon_comes_back_with_its_pipelines():
     trainers_see_a_restart_and_open_again(("kill", "-s", "KILL", "stagerd"), "1")
-    names = [p["name"] for p in json.loads(run("stagerctl", "list", "--json"))]
+    names = [p["name"] for p in json.loads(run("stagerctl", "list", "--json"))["pipelines"]]
     assert sorted(names) == ["all", "shared"], names
     assert "status=9/KILL" in run("journalctl", "--no-pager", "-u", "stagerd")
 
@@ -342,7 +342,7 @@ def a_daemon_that_hangs_is_started_again():
     wait_for(lambda: show("stagerd", "ActiveState", "NRestarts") == ["active", "1"],
              "stagerd is started again")
     assert "Watchdog timeout" in run("journalctl", "--no-pager", "-u", "stagerd")
-    assert len(json.loads(run("stagerctl", "list", "--json"))) == 2
+    assert len(json.loads(run("stagerctl", "list", "--json"))["pipelines"]) == 2
     os.unlink(drop_in)
     systemctl("daemon-reload")
 
@@ -421,7 +421,7 @@ def an_upgrade_keeps_settings_and_pipelines():
     with open(SETTINGS, encoding="utf-8") as file:
         assert "max_clients: 77" in file.read()
     systemctl("restart", "stagerd")
-    assert len(json.loads(run("stagerctl", "list", "--json"))) == 2
+    assert len(json.loads(run("stagerctl", "list", "--json"))["pipelines"]) == 2
     systemctl("enable", "stagerd")
     assert os.path.islink("/etc/systemd/system/multi-user.target.wants/stagerd.service")
 

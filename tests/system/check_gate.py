@@ -142,7 +142,7 @@ def a_compromised_gate_disturbs_no_client(build, fake):
 
             until(enough, 60)
             assert daemon.wait_for_log("frame")
-            assert [entry["name"] for entry in json.loads(daemon.ctl("list", "--json"))] == ["rows"]
+            assert [entry["name"] for entry in json.loads(daemon.ctl("list", "--json"))["pipelines"]] == ["rows"]
             assert daemon.stop() == 0, daemon.log()
             assert "ERROR: AddressSanitizer" not in daemon.log() and "runtime error" not in daemon.log()
     finally:

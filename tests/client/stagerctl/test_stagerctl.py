@@ -61,8 +61,8 @@ def usage():
     expect(2, "--warm cannot be combined with --gate", "apply", "-", "--warm", "--gate", "ipc:///x")
     expect(2, "list takes no --rows", "list", "--rows")
     expect(2, "cat takes no --replace", "cat", "--replace", "x")
-    expect(2, "unrecognized option '--frobnicate'", "list", "--frobnicate")
-    expect(2, "--runtime-dir", "list", "--runtime-dir")
+    expect(2, 'unknown option "--frobnicate"', "list", "--frobnicate")
+    expect(2, "--runtime-dir needs a value", "list", "--runtime-dir")
     for limit in ("0", "-1", "x", "3x", ""):
         expect(2, "--limit", "cat", "x", "--limit", limit)
     expect(2, "--json", "cat", "x", "--json", "--rows")
@@ -72,11 +72,20 @@ def no_daemon(folder):
     start = (f"stagerctl: UNAVAILABLE: cannot reach stagerd at {folder}/attach.sock: No such file or "
              "directory; start it with `systemctl start stagerd` (or `stagerd --foreground`)\n")
     for args in (["list"], ["status"], ["status", "x"], ["cat", "x"], ["delete", "x"], ["versions", "x"],
-                 ["rollback", "x"], ["rollback", "x", "3"], ["list", "--json"], ["check", "-"], ["apply", "-"]):
+                 ["rollback", "x"], ["rollback", "x", "3"], ["check", "-"], ["apply", "-"]):
         code, out, err = run(*args, "--runtime-dir", folder, stdin="name: x\n")
         assert (code, out, err) == (1, "", start), (args, code, out, err)
         assert run(*args, stdin="name: x\n", STAGER_RUNTIME_DIR=folder)[2] == start
     expect(1, "INVALID_ARGUMENT", "list", "--runtime-dir", "/" + "d" * 200)
+
+    code, out, err = run("list", "--json", "--runtime-dir", folder)
+    assert (code, out) == (1, "") and json.loads(err) == {
+        "schema_version": 1, "error": {"code": "UNAVAILABLE", "text": start[len("stagerctl: UNAVAILABLE: "):-1]}}, err
+    for usage in (["lst", "--json"], ["list", "--json", "--frobnicate"], ["--json", "cat"], ["list", "--json", "a"],
+                  ["cat", "x", "--limit", "--json"], ["metrics", "--json"], ["rollback", "x", "0", "--json"],
+                  ["trace", "x", "--json", "--text"], ["audit", "a", "b", "c", "--json"]):
+        code, out, err = run(*usage)
+        assert (code, out) == (2, "") and json.loads(err)["error"]["code"] == "INVALID_ARGUMENT", (usage, err)
 
     version = json.loads(expect(0, "", "version", "--json", "--runtime-dir", folder))
     assert version["daemon"]["reachable"] is False and "cannot reach" in version["daemon"]["reason"]
@@ -120,7 +129,7 @@ def cache(folder):
         with open(os.path.join(folder, name), "wb") as file:
             file.write(bytes(number + 1))
         os.utime(os.path.join(folder, name), (1000 + number, 500))
-    rows = json.loads(expect(0, "", "cache", "list", path, "--json"))
+    rows = json.loads(expect(0, "", "cache", "list", path, "--json"))["entries"]
     assert rows == [{"key": keys[1], "whole": False, "bytes": 3, "written": 500, "read": 1002},
                     {"key": keys[1], "whole": True, "bytes": 2, "written": 500, "read": 1001},
                     {"key": keys[0], "whole": True, "bytes": 1, "written": 500, "read": 1000}], rows
@@ -130,9 +139,9 @@ def cache(folder):
     with open(f"{path}.{keys[1]}.part", "rb") as part:
         fcntl.flock(part, fcntl.LOCK_EX)
         assert expect(0, "", "cache", "rm", path, "--key", keys[1]) == "1 removed\n"
-        assert expect(0, "", "cache", "rm", "--json", path) == '{"removed": 1}\n'
+        assert expect(0, "", "cache", "rm", "--json", path) == '{"schema_version": 1, "removed": 1}\n'
     assert expect(0, "", "cache", "rm", path) == "1 removed\n"
-    assert json.loads(expect(0, "", "cache", "list", path, "--json")) == []
+    assert json.loads(expect(0, "", "cache", "list", path, "--json"))["entries"] == []
     assert sorted(name for name in os.listdir(folder) if name.startswith("clicks")) == \
         ["clicks", "clicks.0123", f"clicks.{keys[0]}x"]
     expect(1, "NOT_FOUND: cannot open", "cache", "list", os.path.join(folder, "none", "x"))
