@@ -53,10 +53,10 @@ def main(given: Optional[List[str]] = None) -> int:
     return 0
 
 
-def stagerctl() -> None:
-    """The command of a wheel: the program beside this file."""
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stagerctl")
-    os.execv(program, ["stagerctl", *sys.argv[1:]])
+def program() -> None:
+    """The commands stagerd and stagerctl of a wheel: the programs beside this file."""
+    name = os.path.basename(sys.argv[0])
+    os.execv(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), [name, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/storage/http/credentials.h"
+#include "daemon/storage/http/libraries.h"
 #include "daemon/storage/storage.h"
 
 static struct {
@@ -191,9 +192,12 @@ int stg_store_find(const char *url, const struct stg_file_user *identity,
                    struct stg_store *ret, struct stg_err *err)
 {
     struct stg_store store = {0};
+    int rc = stg_http_libraries(err);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&stores.lock);
     const struct stg_remote_store_spec *spec = longest(url);
-    int rc = spec != NULL ? use(spec, identity, &store, err) : 0;
+    rc = spec != NULL ? use(spec, identity, &store, err) : 0;
     pthread_mutex_unlock(&stores.lock);
     if (rc == 0 && spec == NULL && strncmp(url, "s3://", 5) == 0 &&
         stg_store_is_own(identity))
