@@ -12,7 +12,9 @@
 #define ALIGN 64u
 #define FUND_PIECE ((uint64_t)4 << 20)
 #define HUGE_BYTES (2u << 20)
-#define MAX_FREE 4u                /* of either kind kept for reuse; they stay counted */
+#define MIN_FREE 4u                /* of either kind kept for reuse; they stay counted */
+#define MAX_FREE 64u               /* so many, while they have no more … */
+#define MAX_FREE_SUM (16u << 20)   /* … than so many bytes together */
 #define MAX_FREE_BYTES (16u << 20) /* a larger one is not kept, … */
 #define MAX_NEAR_BYTES (64u << 20) /* … of those that stg_chunk_create_near made */
 
@@ -25,6 +27,7 @@
 struct free_list {
     struct stg_chunk *first;
     unsigned n;
+    uint64_t bytes;
 };
 
 struct stg_quota {
@@ -80,6 +83,7 @@ static struct stg_chunk *unlink_unused(struct free_list *list, struct stg_chunk 
     struct stg_chunk *chunk = *at;
     *at = chunk->next;
     list->n--;
+    list->bytes -= chunk->capacity;
     return chunk;
 }
 
@@ -333,28 +337,43 @@ struct stg_chunk *stg_chunk_ref(struct stg_chunk *chunk)
     return chunk;
 }
 
-/* Keeps it, in place of the one that was kept longest if need be. What has to be freed,
- * or NULL. The lock is held. */
-static struct stg_chunk *keep(struct stg_quota *quota, struct stg_chunk *chunk)
+static bool is_full(const struct free_list *list)
 {
-    struct free_list *list = &quota->unused[chunk->is_near];
-    struct stg_chunk *old = NULL;
-    if (chunk->capacity > (chunk->is_near ? MAX_NEAR_BYTES : MAX_FREE_BYTES) ||
-        (chunk->is_near && quota->limit == UINT64_MAX)) {
-        quota->used -= chunk->capacity;
-        return chunk;
-    }
-    if (list->n == MAX_FREE) {
+    return list->n > MIN_FREE && (list->n > MAX_FREE || list->bytes > MAX_FREE_SUM);
+}
+
+/* Unlinks those that were kept longest, which are then no longer counted. Returns them,
+ * linked, or NULL. The lock is held. */
+static struct stg_chunk *trim(struct stg_quota *quota, struct free_list *list)
+{
+    struct stg_chunk *ret = NULL;
+    while (is_full(list)) {
         struct stg_chunk **at = &list->first;
         while ((*at)->next != NULL)
             at = &(*at)->next;
-        old = unlink_unused(list, at);
+        struct stg_chunk *old = unlink_unused(list, at);
         quota->used -= old->capacity;
+        old->next = ret;
+        ret = old;
+    }
+    return ret;
+}
+
+/* Keeps it if it can. Returns what has to be freed, linked, or NULL. The lock is held. */
+static struct stg_chunk *keep(struct stg_quota *quota, struct stg_chunk *chunk)
+{
+    struct free_list *list = &quota->unused[chunk->is_near];
+    if (chunk->capacity > (chunk->is_near ? MAX_NEAR_BYTES : MAX_FREE_BYTES) ||
+        (chunk->is_near && quota->limit == UINT64_MAX)) {
+        quota->used -= chunk->capacity;
+        chunk->next = NULL;
+        return chunk;
     }
     chunk->next = list->first;
     list->first = chunk;
     list->n++;
-    return old;
+    list->bytes += chunk->capacity;
+    return trim(quota, list);
 }
 
 void stg_chunk_unref(struct stg_chunk *chunk)
@@ -367,8 +386,11 @@ void stg_chunk_unref(struct stg_chunk *chunk)
     pthread_mutex_lock(&quota->lock);
     struct stg_chunk *old = keep(quota, chunk);
     pthread_mutex_unlock(&quota->lock);
-    if (old != NULL)
+    while (old != NULL) {
+        struct stg_chunk *next = old->next;
         chunk_free(old);
+        old = next;
+    }
     stg_quota_unref(quota);
 }
 

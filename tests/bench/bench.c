@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/bench.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 
@@ -84,4 +86,19 @@ double bench_median(double *samples, size_t n)
 {
     qsort(samples, n, sizeof(samples[0]), compare_doubles);
     return (samples[(n - 1) / 2] + samples[n / 2]) / 2;
+}
+
+void bench_read_anew(const char *path)
+{
+    static char buffer[256 << 10];
+    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0)
+        bench_die("cannot read %s", path);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    while ((n = read(fd, buffer, sizeof(buffer))) > 0)
+        ;
+    close(fd);
+    if (n < 0)
+        bench_die("cannot read %s", path);
 }

@@ -37,6 +37,10 @@ uint64_t bench_percentile(uint64_t *samples, size_t n, double p);
  */
 double bench_median(double *samples, size_t n);
 
+/* Drops a file from the page cache and reads it from the disk again: how the kernel keeps
+ * a file in memory depends on whether it was written or read. */
+void bench_read_anew(const char *path);
+
 /* Ends the program with a message. */
 void bench_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 

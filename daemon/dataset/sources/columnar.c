@@ -220,10 +220,11 @@ static int make_block(struct stg_columnar *table, uint64_t n, struct stg_block *
     if (rc < 0)
         return stg_step_prefix(table->iter.step, rc, err);
     struct stg_provenance *rows = stg_block_carve(block, rows_bytes);
-    uint64_t offset = table->format->offset(table);
+    uint64_t offset = table->format->offset(table), row = table->row;
+    uint32_t file = table->index;
     for (uint64_t i = 0; i < n; i++)
-        rows[i] = (struct stg_provenance){
-            .file = table->index, .offset = offset, .record = table->row + i};
+        rows[i] =
+            (struct stg_provenance){.file = file, .offset = offset, .record = row + i};
     held = stg_block_carve(block, held_bytes);
     struct stg_tensor *tensor = block->tensors;
     for (uint32_t c = 0; c < table->n; c++)

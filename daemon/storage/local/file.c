@@ -12,11 +12,13 @@
 
 #include "daemon/storage/local/access.h"
 #include "daemon/storage/local/glob.h"
+#include "daemon/storage/local/mapping.h"
 #include "ops/base/hash.h"
 
 struct file_source {
     struct stg_source source;
     int fd;
+    struct stg_mapping mapping;
     char path[];
 };
 
@@ -82,6 +84,7 @@ static int file_open(const char *path, const struct stg_file_user *identity,
         free(file);
         return rc;
     }
+    stg_mapping_init(&file->mapping, !identity->in_places);
     posix_fadvise(file->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     *ret = &file->source;
     return 0;
@@ -92,6 +95,8 @@ static int64_t file_read(struct stg_source *source, uint64_t offset, void *buf,
 {
     struct file_source *file = (struct file_source *)source;
     size_t done = 0;
+    if (stg_mapping_read(&file->mapping, file->fd, offset, buf, bytes))
+        return (int64_t)bytes;
     while (done < bytes) {
         ssize_t n =
             pread(file->fd, (char *)buf + done, bytes - done, (off_t)(offset + done));
@@ -133,6 +138,7 @@ static int file_direct(struct stg_source *source, struct stg_err *err)
 {
     struct file_source *file = (struct file_source *)source;
     int flags = fcntl(file->fd, F_GETFL);
+    stg_mapping_refuse(&file->mapping);
     if (flags >= 0 && fcntl(file->fd, F_SETFL, flags | O_DIRECT) == 0)
         return 0;
     return stg_err(
@@ -171,6 +177,7 @@ static void file_close(struct stg_source *source)
     struct file_source *file = (struct file_source *)source;
     if (file == NULL)
         return;
+    stg_mapping_finish(&file->mapping);
     close(file->fd);
     free(file);
 }

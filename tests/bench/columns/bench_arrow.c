@@ -65,6 +65,7 @@ static void write_table(struct table *table)
     table->file_bytes = (uint64_t)ftell(to);
     if (fflush(to) != 0)
         bench_die("cannot write %s", table->path);
+    bench_read_anew(table->path);
     table->mapping = mmap(NULL, table->file_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE,
                           fileno(to), 0);
     if (table->mapping == MAP_FAILED)

@@ -72,6 +72,23 @@ static void four_of_a_kind_are_kept_those_that_came_back_last(void)
     stg_quota_unref(quota);
 }
 
+static void small_ones_are_kept_up_to_64_of_16_mib_together(void)
+{
+    struct stg_quota *quota = quota_of(1000 * MIB);
+    struct stg_chunk *chunks[80];
+    for (int i = 0; i < 80; i++)
+        chunks[i] = chunk_of(quota, MIB / 8, true);
+    for (int i = 0; i < 80; i++)
+        stg_chunk_unref(chunks[i]);
+    CHECK_INT(stg_quota_used(quota), 64 * MIB / 8);
+    for (int i = 0; i < 6; i++)
+        chunks[i] = chunk_of(quota, 3 * MIB, true);
+    for (int i = 0; i < 6; i++)
+        stg_chunk_unref(chunks[i]);
+    CHECK_INT(stg_quota_used(quota), 5 * 3 * MIB);
+    stg_quota_unref(quota);
+}
+
 static void what_is_kept_makes_room_for_what_is_wanted(void)
 {
     struct stg_quota *quota = quota_of(10 * MIB);
@@ -157,6 +174,7 @@ static const struct stg_test tests[] = {
     TEST(what_files_are_read_into_is_used_again_for_as_many_bytes),
     TEST(what_batches_lie_in_is_used_again_for_up_to_an_eighth_less),
     TEST(four_of_a_kind_are_kept_those_that_came_back_last),
+    TEST(small_ones_are_kept_up_to_64_of_16_mib_together),
     TEST(what_is_kept_makes_room_for_what_is_wanted),
     TEST(what_is_too_large_or_has_no_limit_is_not_kept),
     TEST(a_large_block_lies_where_the_last_one_lay),
