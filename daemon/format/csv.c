@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/format/csv_header.h"
 #include "daemon/format/window.h"
+#include "ops/base/hash.h"
 
 enum state {
     AT_START,     /* of a field */
@@ -26,6 +28,12 @@ struct csv {
     uint64_t record; /* number of the next one */
     bool in_header;  /* it is still to be left out */
     bool lost;       /* nothing more can be had of this file */
+
+    /* With names. The header is read before a seek. */
+    struct stg_csv_header header;
+    bool needs_header; /* of this file */
+    bool has_goal;     /* of a seek */
+    uint64_t goal_offset, goal_record;
 };
 
 static int csv_create(const struct stg_format_config *config, void **ret)
@@ -45,7 +53,9 @@ static void csv_start(void *reader, struct stg_source *source)
     stg_window_start(&r->window, source);
     r->seen = r->record = 0;
     r->state = AT_START;
-    r->in_header = r->options.header;
+    r->in_header = r->options.header && r->options.n_names == 0;
+    r->needs_header = r->options.n_names > 0;
+    r->has_goal = false;
     r->lost = false;
 }
 
@@ -234,6 +244,92 @@ static int too_long(struct csv *r, struct stg_records *ret, struct stg_err *err)
     return STG_FORMAT_RECORDS;
 }
 
+/* ---- a header with names ---- */
+
+enum header_end {
+    HEADER_ENDS = 0,
+    HEADER_MISSING, /* the file is empty */
+    HEADER_OPEN,    /* the file ends inside quotes */
+    HEADER_LONG
+};
+
+/* Returns an enum header_end, or a negative code of the source. */
+static int find_header(struct csv *r, struct record_end *ret, struct stg_err *err)
+{
+    uint64_t most = r->window.config.max_record_bytes;
+    while (!find_end(r, ret)) {
+        uint64_t left = stg_window_left(&r->window);
+        if (left > most + 1)
+            return HEADER_LONG;
+        int rc = stg_window_need(&r->window, left + 1, false, err);
+        if (rc < 0)
+            return rc;
+        if (rc == STG_WINDOW_SHORT && !find_end(r, ret)) {
+            *ret = (struct record_end){left, left};
+            if (left == 0 || r->state == IN_QUOTES)
+                return left == 0 ? HEADER_MISSING : HEADER_OPEN;
+            break;
+        }
+        if (rc == STG_WINDOW_SHORT)
+            break;
+    }
+    return ret->bytes > most ? HEADER_LONG : HEADER_ENDS;
+}
+
+static int read_header(struct csv *r, const struct record_end *end, struct stg_err *err)
+{
+    return stg_csv_header_read(&r->header, r->options.names, r->options.n_names,
+                               r->options.delim, r->options.quotes,
+                               stg_window_at(&r->window), end->bytes, err);
+}
+
+/* Nothing can be had of a file with this header. */
+static int lose(struct csv *r, int code, const char *what, struct stg_records *ret)
+{
+    r->lost = true;
+    return tell(r, code, stg_window_offset(&r->window), what, ret);
+}
+
+/* Reads the header, and goes where a seek wanted. ret->bad is set if nothing can be had
+ * of the file. */
+static int pass_header(struct csv *r, struct stg_records *ret, struct stg_err *err)
+{
+    struct record_end end;
+    struct stg_err why = {0};
+    int rc = find_header(r, &end, err);
+    if (rc == HEADER_MISSING)
+        return lose(r, -STAGER_INVALID_ARGUMENT,
+                    "the header is missing: the file is empty", ret);
+    if (rc == HEADER_OPEN)
+        return unclosed(r, stg_window_offset(&r->window), ret);
+    if (rc == HEADER_LONG)
+        return lose(r, -STAGER_INVALID_ARGUMENT,
+                    "the header has more bytes than max_record_bytes", ret);
+    if (rc < 0)
+        return rc;
+    rc = read_header(r, &end, &why);
+    if (rc == -STAGER_RESOURCE_EXHAUSTED) {
+        *err = why;
+        return rc;
+    }
+    if (rc < 0)
+        return lose(r, rc, why.text, ret);
+    take_record(r, &end);
+    r->record++;
+    r->needs_header = false;
+    if (r->has_goal) {
+        stg_window_seek(&r->window, r->goal_offset);
+        r->record = r->goal_record;
+        r->has_goal = false;
+    }
+    return 0;
+}
+
+const struct stg_csv_header *stg_csv_header_of(const void *reader)
+{
+    return &((const struct csv *)reader)->header;
+}
+
 /* ---- next ---- */
 
 static int hand_out(struct csv *r, int64_t n, struct stg_records *ret)
@@ -252,11 +348,9 @@ static int last_record(struct csv *r, int64_t *begin, int64_t *end,
                        struct stg_records *ret)
 {
     uint64_t left = stg_window_left(&r->window), offset = stg_window_offset(&r->window);
-    if (r->in_header && left == 0) {
-        r->lost = true;
-        return tell(r, -STAGER_INVALID_ARGUMENT, offset,
+    if (r->in_header && left == 0)
+        return lose(r, -STAGER_INVALID_ARGUMENT,
                     "the header is missing: the file is empty", ret);
-    }
     if (left == 0)
         return STG_FORMAT_END;
     if (r->state == IN_QUOTES)
@@ -274,7 +368,13 @@ static int csv_next(void *reader, int64_t n_max, bool same_chunk, int64_t *begin
     ret->bad.code = 0;
     if (r->lost)
         return STG_FORMAT_END;
+    if (r->needs_header && same_chunk)
+        return STG_FORMAT_FULL;
     int rc = same_chunk ? 0 : stg_window_compact(&r->window, err);
+    if (rc == 0 && r->needs_header)
+        rc = pass_header(r, ret, err);
+    if (ret->bad.code != 0)
+        return rc;
     while (rc == 0) {
         bool long_one;
         int64_t n = split(r, n_max, begin, end, &long_one);
@@ -307,11 +407,24 @@ static void csv_describe(const void *reader, FILE *to)
             r->options.header);
     if (r->options.header)
         fprintf(to, " max=%" PRIu64, r->window.config.max_record_bytes);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < r->options.n_names; i++) {
+        const struct stg_csv_name *name = &r->options.names[i];
+        sum = stg_fingerprint64_join(2 * sum + name->may_lack, name->name, name->bytes);
+    }
+    if (r->options.n_names > 0)
+        fprintf(to, " names=%016" PRIx64, sum);
 }
 
 static void csv_seek(void *reader, uint64_t offset, uint64_t record)
 {
     struct csv *r = reader;
+    if (r->needs_header) {
+        r->has_goal = true;
+        r->goal_offset = offset;
+        r->goal_record = record;
+        return;
+    }
     stg_window_seek(&r->window, offset);
     r->seen = 0;
     r->state = AT_START;
@@ -319,10 +432,18 @@ static void csv_seek(void *reader, uint64_t offset, uint64_t record)
     r->in_header = false;
 }
 
+static void csv_destroy(void *reader)
+{
+    struct csv *r = reader;
+    if (r != NULL)
+        stg_csv_header_finish(&r->header);
+    stg_window_reader_destroy(reader);
+}
+
 const struct stg_format stg_format_csv = {
     .name = "csv",
     .create = csv_create,
-    .destroy = stg_window_reader_destroy,
+    .destroy = csv_destroy,
     .start = csv_start,
     .stop = stg_window_reader_stop,
     .next = csv_next,

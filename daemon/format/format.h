@@ -20,10 +20,16 @@ struct stg_fixed_length_options {
     uint64_t record_bytes, header_bytes, footer_bytes;
 };
 
+struct stg_csv_header;
+struct stg_csv_name;
+
 struct stg_csv_reader_options {
     char delim;
     bool quotes; /* a field may be in quotes */
     bool header; /* the first record of a file is left out */
+    /* What the header must name, sorted; borrowed. n_names 0: it may be anything. */
+    const struct stg_csv_name *names;
+    uint32_t n_names;
 };
 
 struct stg_npy_options {
@@ -107,6 +113,10 @@ struct stg_format {
 extern const struct stg_format stg_format_text_line, stg_format_tfrecord,
     stg_format_fixed_length, stg_format_csv, stg_format_read_file, stg_format_npy,
     stg_format_tar;
+
+/* What a reader of stg_format_csv with names has found in the header of the file that the
+ * last records are of. */
+const struct stg_csv_header *stg_csv_header_of(const void *reader);
 
 /* All of them. */
 const struct stg_format *const *stg_formats(size_t *ret_n);

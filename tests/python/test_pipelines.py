@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines from Python. The daemon judges: the built pipeline equals the text beside it if applying both changes
 nothing."""
+import csv
 import json
 import os
 import pathlib
@@ -116,6 +117,26 @@ class Same(case.Case):
         self.assertIn('"columns": {"ids": "float32", "point": "float64", "words/key": "string", "words/value": "float32", '
                       '"kind": "string"}', text)
         self.assertIn('"shapes": {"ids": [null, 4], "point": [3], "words/key": [null], "words/value": [null, null]}', text)
+
+    def test_columns_of_csv_files_are_components(self):
+        path = os.path.join(self.daemon.folder, "rows.csv")
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([["site", "user/id", "price"], ["a, b", 1, 0.5], ["c \"d\"", 2, ""], ["", 3, 1]])
+        rows = stager.files(path, shuffle=False).csv({"user/id": np.int64, "price": "float32", "site": str}, {"price": 7})
+        self.assertIn('{"csv": {"header": true, "columns": {"user/id": "int64", "price": "float32", "site": "string"}, '
+                      '"defaults": {"price": 7}}}', rows.yaml())
+        stager.apply(rows.batch(3).map(lambda r: {"id": r["user/id"] + 1, "price": r["price"], "site": r["site"]}),
+                     name="csv_columns")
+        batch = next(iter(stager.open("csv_columns")))
+        self.assertEqual(batch["id"].tolist(), [2, 3, 4])
+        self.assertEqual(batch["price"].tolist(), [0.5, 7, 1])
+        self.assertEqual(batch["site"].tolist(), [b"a, b", b'c "d"', b""])
+        self.assertIn('"columns": {"site": "string"}', stager.files(path).csv(["site"], field_delim=",").yaml())
+        self.assertNotIn("columns", stager.files(path).csv(header=True).yaml())
+        for wrong in ("site", [1]):
+            with self.assertRaisesRegex(TypeError, "csv: columns maps names to dtypes"):
+                stager.files(path).csv(wrong)
 
     def test_columns_of_arrow_files_are_components(self):
         with open(os.path.join(case.HERE, "../daemon/format/golden_arrow.h"), encoding="utf-8") as file:

@@ -30,7 +30,7 @@ ELSEWHERE = {
     "TFRecordDataset": "stager.files(…).tfrecord() reads TFRecords",
     "FixedLengthRecordDataset": "stager.files(…).fixed_length_record(n) reads them",
     "CsvDataset": "stager.files(…).csv() reads records for ops.decode_csv",
-    "make_csv_dataset": "stager.files(…).csv(), batch, and a map with ops.decode_csv do the same",
+    "make_csv_dataset": "stager.files(…).csv({\"price\": \"float32\"}).batch(…) has the columns by name",
     "from_tensor_slices": "write the array by numpy.save: stager.files(…).npy(dtype, shape) has its rows",
     "from_generator": "no Python runs in stagerd: write files, or call a py_function on the numbers of stager.range(n)",
 }
@@ -264,6 +264,21 @@ class Dataset:
         the names, dtypes and shapes that it gets."""
         return self._with("py_function", {"function": _function_name(function), **_signature(output_signature),
                                           **_arguments("py_function", (), named)})
+
+    def csv(self, columns: Union[None, Dict[str, Any], Sequence[str]] = None,
+            defaults: Optional[Dict[str, Any]] = None, **named: Any) -> Dataset:
+        """The records of CSV files, each the component `record`; or, with columns, those of the header of each file:
+        {"price": "float32", "site": "string"}, or names of columns of strings. defaults: by name, what stands for an
+        empty field."""
+        if columns is None:
+            return self._with("csv", _arguments("csv", (), {"defaults": defaults, **named}))
+        if isinstance(columns, str) or not (isinstance(columns, dict) or all(isinstance(name, str) for name in columns)):
+            raise TypeError("csv: columns maps names to dtypes, as in {\"price\": \"float32\"}, or lists the names of "
+                            f"columns of strings, not {columns!r}")
+        dtypes = columns if isinstance(columns, dict) else {name: "string" for name in columns}
+        return self._with("csv", _arguments("csv", (), {
+            "header": True, "columns": {name: dtype_name(dtype) for name, dtype in dtypes.items()}, "defaults": defaults,
+            **named}))
 
     def parquet(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
                 shapes: Optional[Dict[str, Any]] = None) -> Dataset:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "daemon/dataset/sources/reader.h"
+#include "daemon/dataset/sources/csv_columns.h"
 
 static const char *delim_of(const struct stg_step *step)
 {
@@ -11,7 +11,9 @@ static const char *delim_of(const struct stg_step *step)
 static int csv_infer(const struct stg_step *step, const struct stg_schema *in,
                      struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
 {
-    int rc = stg_reader_infer_record(step, in, bump, ret, err);
+    int rc = stg_csv_has_columns(step)
+                 ? stg_csv_columns_infer(step, in, bump, ret, err)
+                 : stg_reader_infer_record(step, in, bump, ret, err);
     if (rc < 0)
         return rc;
     const char *delim = delim_of(step);
@@ -33,8 +35,14 @@ static int csv_create(struct stg_dataset *dataset, const struct stg_step *step,
         .header = stg_step_bool(step, "header", false)};
     struct stg_reader_config config =
         stg_reader_options(dataset, step, &stg_format_csv, "auto");
-    config.config.options = &options;
     dataset->has_records = true;
+    if (stg_csv_has_columns(step))
+        return stg_csv_columns_create(dataset, step, schema, input, &config, &options,
+                                      ret, err);
+    int rc =
+        stg_reader_set_options(dataset, step, &config, &options, sizeof(options), err);
+    if (rc < 0)
+        return rc;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }
 

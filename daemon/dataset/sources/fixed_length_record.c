@@ -52,7 +52,10 @@ static int fixed_length_create(struct stg_dataset *dataset, const struct stg_ste
     uint64_t most = config.config.max_record_bytes;
     if (options.record_bytes > most || options.footer_bytes > most)
         return too_large(step, &options, &config.config, err);
-    config.config.options = &options;
+    int rc =
+        stg_reader_set_options(dataset, step, &config, &options, sizeof(options), err);
+    if (rc < 0)
+        return rc;
     dataset->has_records = true;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }

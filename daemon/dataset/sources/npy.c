@@ -54,7 +54,10 @@ static int npy_create(struct stg_dataset *dataset, const struct stg_step *step,
     struct stg_npy_options options = {.row = schema->components[0]};
     struct stg_reader_config config =
         stg_reader_options(dataset, step, &stg_format_npy, "auto");
-    config.config.options = &options;
+    int rc =
+        stg_reader_set_options(dataset, step, &config, &options, sizeof(options), err);
+    if (rc < 0)
+        return rc;
     dataset->has_records = true;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }

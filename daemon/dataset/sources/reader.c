@@ -1129,3 +1129,8 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
     *ret = &reader->iter;
     return 0;
 }
+
+void *stg_reader_format(struct stg_iter *iter)
+{
+    return ((struct reader *)iter)->format_reader;
+}

@@ -44,6 +44,12 @@ struct stg_reader_config stg_reader_options(struct stg_dataset *dataset,
                                             const struct stg_format *format,
                                             const char *compression);
 
+/* Sets the format's options to a copy that lives as long as the dataset: the files are
+ * counted by another reader of the format. RESOURCE_EXHAUSTED. */
+int stg_reader_set_options(struct stg_dataset *dataset, const struct stg_step *step,
+                           struct stg_reader_config *config, const void *options,
+                           size_t bytes, struct stg_err *err);
+
 /* For formats that can read ahead: lets this reader do so, where it may. */
 int stg_reader_want_ahead(struct stg_dataset *dataset, const struct stg_step *step,
                           struct stg_format_config *config, struct stg_err *err);
@@ -53,5 +59,8 @@ int stg_reader_create(struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,
                       const struct stg_reader_config *config, struct stg_iter **ret,
                       struct stg_err *err);
+
+/* Returns the reader of the format, which count and seek may replace. */
+void *stg_reader_format(struct stg_iter *iter);
 
 #endif

@@ -118,6 +118,17 @@ struct stg_reader_config stg_reader_options(struct stg_dataset *dataset,
     };
 }
 
+int stg_reader_set_options(struct stg_dataset *dataset, const struct stg_step *step,
+                           struct stg_reader_config *config, const void *options,
+                           size_t bytes, struct stg_err *err)
+{
+    void *copy = stg_bump_alloc(&dataset->bump, bytes);
+    if (copy == NULL)
+        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    config->config.options = memcpy(copy, options, bytes);
+    return 0;
+}
+
 /* Only one reader of a dataset reads ahead, and only where what it takes for that is
  * little: what fits into the budget does not depend on it. */
 int stg_reader_want_ahead(struct stg_dataset *dataset, const struct stg_step *step,

@@ -104,16 +104,21 @@ static int tar_create(struct stg_dataset *dataset, const struct stg_step *step,
                       const struct stg_schema *schema, struct stg_iter *input,
                       struct stg_iter **ret, struct stg_err *err)
 {
-    struct parts parts;
-    int rc = read_parts(step, &parts, err);
+    struct parts *parts = stg_bump_alloc(&dataset->bump, sizeof(*parts));
+    if (parts == NULL)
+        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    int rc = read_parts(step, parts, err);
     if (rc < 0)
         return rc;
-    struct stg_tar_options options = {
-        .n_parts = (uint32_t)parts.n, .parts = parts.names, .optional = parts.optional};
+    struct stg_tar_options options = {.n_parts = (uint32_t)parts->n,
+                                      .parts = parts->names,
+                                      .optional = parts->optional};
     struct stg_reader_config config =
         stg_reader_options(dataset, step, &stg_format_tar, "auto");
-    config.config.n_parts = (uint32_t)parts.n + 1;
-    config.config.options = &options;
+    config.config.n_parts = (uint32_t)parts->n + 1;
+    rc = stg_reader_set_options(dataset, step, &config, &options, sizeof(options), err);
+    if (rc < 0)
+        return rc;
     dataset->has_records = true;
     return stg_reader_create(dataset, step, schema, input, &config, ret, err);
 }

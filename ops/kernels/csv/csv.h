@@ -69,6 +69,9 @@ enum stg_csv_fault {
 int64_t stg_csv_row(const struct stg_csv_dialect *dialect, const char *s, size_t n,
                     char *text, struct stg_span *columns, uint32_t *ret_field);
 
+/* What is wrong with a record, for texts. fault: an enum stg_csv_fault. */
+const char *stg_csv_fault_text(int64_t fault);
+
 /* What a column of hashed strings needs beside its rule. */
 struct stg_csv_hash {
     struct stg_modulus buckets;

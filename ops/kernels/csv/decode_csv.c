@@ -300,16 +300,9 @@ static int explain_field(const struct stg_csv_plan *plan, int64_t row, uint32_t 
 static int explain_fault(int64_t fault, int64_t row, uint32_t field, const char *s,
                          size_t n, struct stg_err *err)
 {
-    static const char *const texts[] = {
-        [-STG_CSV_QUOTE_IN_UNQUOTED] =
-            "a field that does not start with a quote has a quote or line break inside",
-        [-STG_CSV_QUOTE_NOT_DOUBLED] = "a quote inside a quoted field is not doubled",
-        [-STG_CSV_QUOTE_NOT_ENDED] =
-            "a quoted field does not end with a quote before a delimiter or the end",
-    };
     char quoted[STG_QUOTE_BYTES];
     return stg_err_row(err, -STAGER_INVALID_ARGUMENT, row,
-                       "field %u: %s; the record is %s", field, texts[-fault],
+                       "field %u: %s; the record is %s", field, stg_csv_fault_text(fault),
                        stg_quote(s, n, quoted));
 }
 

@@ -78,3 +78,15 @@ int64_t stg_csv_row(const struct stg_csv_dialect *dialect, const char *s, size_t
     }
     return n_columns;
 }
+
+const char *stg_csv_fault_text(int64_t fault)
+{
+    switch (fault) {
+    case STG_CSV_QUOTE_IN_UNQUOTED:
+        return "a field that does not start with a quote has a quote or line break "
+               "inside";
+    case STG_CSV_QUOTE_NOT_DOUBLED: return "a quote inside a quoted field is not doubled";
+    default:
+        return "a quoted field does not end with a quote before a delimiter or the end";
+    }
+}

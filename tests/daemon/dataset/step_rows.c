@@ -98,6 +98,20 @@ static void make_csv(void)
     STG_TEST_FILE("c.csv", "h\n4,\"5");
 }
 
+/* The second file has its columns in another order, and a wrong number; the third lacks
+ * one, the fourth another one, which has a default; the fifth is empty, and the last one
+ * ends inside quotes. */
+static void make_named_csv(void)
+{
+    STG_TEST_FILE("a.csv", "id,name,price\n1,x,0.5\n2,,\n3,\"a \"\"b\"\"\",1\n");
+    STG_TEST_FILE("b.csv", "price,more,name,id\r\n1,0,y,4\r\n2,0,z,five\r\n3,0,,6\r\n"
+                           "3,0,7\r\n8,0,\"z\nz\",8\r\n");
+    STG_TEST_FILE("c.csv", "name,price\nw,2\n");
+    STG_TEST_FILE("d.csv", "name,id\n\"u,v\",9\nt,10");
+    STG_TEST_FILE("e.csv", "");
+    STG_TEST_FILE("f.csv", "id,name,price\n11,s,1\n12,\"r");
+}
+
 /* The second file has other rows, the third is truncated. */
 static void make_arrays(void)
 {
@@ -202,6 +216,19 @@ const struct stg_step_row stg_step_rows[] = {
          READER("csv", "csv: {header: true, buffer_size: 7, max_record_bytes: 9}"),
      .flags = STG_ROW_OWN_SOURCE,
      .prepare = make_csv},
+    {.step = "csv",
+     .pipeline = READER("csv", "csv: {header: true, columns: {id: int64, name: string, "
+                               "price: float32}, defaults: {name: none, price: 7.5}, "
+                               "buffer_size: 7}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_named_csv},
+    {.step = "csv",
+     .pipeline = READER("csv", "csv: {header: true, columns: {name: string, id: int32}, "
+                               "buffer_size: 20}\n"
+                               "- shuffle: {global: true, seed: 3, block_size: 2, "
+                               "buffer_size: 6}"),
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
+     .prepare = make_named_csv},
     {.step = "jsonl",
      .pipeline = READER("txt", "jsonl: {buffer_size: 3, max_record_bytes: 9}"),
      .flags = STG_ROW_OWN_SOURCE,
