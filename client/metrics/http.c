@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/metrics/http.h"
 
+#include <arpa/inet.h>
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,8 @@
 #include <unistd.h>
 
 #include "client/metrics/accept.h"
+#include "client/metrics/host.h"
+#include "client/metrics/page.h"
 #include "core/clock.h"
 #include "core/status.h"
 
@@ -18,6 +22,9 @@
 #define PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 #define OPEN_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #define JSON_TYPE "application/json"
+#define HTML_TYPE "text/html; charset=utf-8"
+/* How long a text of stagerd serves. */
+#define FRESH_NS 200000000
 
 struct connection {
     int fd; /* -1: none */
@@ -27,6 +34,7 @@ struct connection {
 struct stg_http {
     struct MHD_Daemon *daemon;
     struct stg_scrape *scrape;
+    struct stg_api *api;
     uint64_t limit_ns;
     int epoll_fd; /* the daemon's */
     unsigned n;
@@ -39,7 +47,8 @@ struct page {
     const char *type;
     const char *text; /* copied */
     size_t bytes;
-    bool only_get; /* the answer to another method */
+    bool only_get;  /* the answer to another method */
+    bool is_static; /* text is not copied */
 };
 
 /* ---- pages ---- */
@@ -64,7 +73,7 @@ static struct page metrics_page(struct stg_http *http, struct MHD_Connection *co
     const struct stg_scrape_text *text;
     bool is_open = stg_metrics_wants_open(
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept"));
-    if (stg_scrape_get(http->scrape, is_open, &text, &err) < 0)
+    if (stg_scrape_get(http->scrape, is_open, FRESH_NS, &text, &err) < 0)
         return unavailable(&err, buf, bytes);
     return (struct page){.status = MHD_HTTP_OK,
                          .type = is_open ? OPEN_TYPE : PROMETHEUS_TYPE,
@@ -76,7 +85,7 @@ static struct page ready_page(struct stg_http *http, char *buf, size_t bytes)
 {
     struct stg_err err;
     const struct stg_scrape_text *text;
-    return stg_scrape_get(http->scrape, false, &text, &err) < 0
+    return stg_scrape_get(http->scrape, false, FRESH_NS, &text, &err) < 0
                ? unavailable(&err, buf, bytes)
                : text_page(MHD_HTTP_OK, "ready\n");
 }
@@ -86,24 +95,90 @@ static struct page version_page(struct stg_http *http, char *buf, size_t bytes)
 {
     struct stg_err err;
     const struct stg_scrape_text *text;
-    bool is_there = stg_scrape_get(http->scrape, false, &text, &err) == 0;
+    bool is_there = stg_scrape_get(http->scrape, false, FRESH_NS, &text, &err) == 0;
     const char *quote = is_there ? "\"" : "";
     snprintf(buf, bytes, "{\"stager_metrics\": \"%s\", \"stagerd\": %s%s%s}\n",
-             STAGER_RELEASE, quote, is_there ? http->scrape->release : "null", quote);
+             STAGER_RELEASE, quote, is_there ? http->scrape->origin->release : "null",
+             quote);
     struct page page = text_page(MHD_HTTP_OK, buf);
     page.type = JSON_TYPE;
     return page;
 }
 
+static struct page answer_page(struct stg_api_answer answer)
+{
+    return (struct page){.status = answer.status,
+                         .type = JSON_TYPE,
+                         .text = answer.text,
+                         .bytes = answer.bytes};
+}
+
+static struct page front_page(void)
+{
+    return (struct page){.status = MHD_HTTP_OK,
+                         .type = HTML_TYPE,
+                         .text = stg_page,
+                         .bytes = sizeof(stg_page),
+                         .is_static = true};
+}
+
+static struct page api_page(struct stg_http *http, struct MHD_Connection *connection,
+                            const char *url)
+{
+    const char *name =
+        MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "name");
+    if (strcmp(url, "status") == 0)
+        return answer_page(stg_api_status(http->api));
+    if (strcmp(url, "pipeline") == 0)
+        return answer_page(stg_api_pipeline(http->api, name));
+    if (strcmp(url, "history") == 0)
+        return answer_page(stg_api_history(http->api, name));
+    return text_page(MHD_HTTP_NOT_FOUND,
+                     "the API has /api/v1/status, /api/v1/pipeline?name=NAME and "
+                     "/api/v1/history?name=NAME\n");
+}
+
+static bool is_loopback(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+    if (address->ss_family == AF_INET)
+        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+/* A page of another site, whose name its owner points at 127.0.0.1, is not answered. */
+static bool is_misdirected(struct MHD_Connection *connection)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof(address);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    if (info == NULL ||
+        getsockname(info->connect_fd, (struct sockaddr *)&address, &bytes) < 0)
+        return true;
+    return is_loopback(&address) && host != NULL && !stg_metrics_is_local(host);
+}
+
 static struct page find_page(struct stg_http *http, struct MHD_Connection *connection,
                              const char *url, const char *method, char *buf, size_t bytes)
 {
+    static const char api[] = "/api/v1/";
     struct page page;
+    if (is_misdirected(connection))
+        return text_page(MHD_HTTP_MISDIRECTED_REQUEST,
+                         "on a loopback address the header Host must be localhost or an "
+                         "IP address (a proxy must set it)\n");
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
         page = text_page(MHD_HTTP_METHOD_NOT_ALLOWED, "use GET\n");
         page.only_get = true;
         return page;
     }
+    if (strcmp(url, "/") == 0)
+        return front_page();
+    if (strncmp(url, api, sizeof(api) - 1) == 0)
+        return api_page(http, connection, url + sizeof(api) - 1);
     if (strcmp(url, "/metrics") == 0)
         return metrics_page(http, connection, buf, bytes);
     if (strcmp(url, "/healthz") == 0)
@@ -113,7 +188,33 @@ static struct page find_page(struct stg_http *http, struct MHD_Connection *conne
     if (strcmp(url, "/version") == 0)
         return version_page(http, buf, bytes);
     return text_page(MHD_HTTP_NOT_FOUND,
-                     "the pages are /metrics, /healthz, /readyz and /version\n");
+                     "the pages are /, /metrics, /healthz, /readyz and /version\n");
+}
+
+/* A browser neither stores a page nor takes it for another type, nor shows it in a frame.
+ */
+static bool add_headers(struct MHD_Response *response, const struct page *page)
+{
+    const struct {
+        const char *name, *value;
+    } headers[] = {
+        {"Content-Type", page->type},
+        {"Connection", "close"},
+        {"Cache-Control", "no-store"},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Cross-Origin-Resource-Policy", "same-origin"},
+        {"Referrer-Policy", "no-referrer"},
+        {"Content-Security-Policy", page->is_static
+                                        ? STG_PAGE_POLICY
+                                        : "default-src 'none'; frame-ancestors 'none'"},
+        {"Allow", page->only_get ? "GET, HEAD" : NULL},
+    };
+    bool good = true;
+    for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]) && good; i++)
+        good = headers[i].value == NULL ||
+               MHD_add_response_header(response, headers[i].name, headers[i].value) ==
+                   MHD_YES;
+    return good;
 }
 
 /* The first call for a request has its headers: the answer needs no body. */
@@ -124,13 +225,11 @@ static enum MHD_Result serve(void *arg, struct MHD_Connection *connection,
     char buf[STG_ERR_TEXT_BYTES + 128];
     struct page page = find_page(arg, connection, url, method, buf, sizeof(buf));
     struct MHD_Response *response = MHD_create_response_from_buffer(
-        page.bytes, (void *)(uintptr_t)page.text, MHD_RESPMEM_MUST_COPY);
+        page.bytes, (void *)(uintptr_t)page.text,
+        page.is_static ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_COPY);
     if (response == NULL)
         return MHD_NO;
-    bool good = MHD_add_response_header(response, "Content-Type", page.type) == MHD_YES &&
-                MHD_add_response_header(response, "Connection", "close") == MHD_YES &&
-                (!page.only_get ||
-                 MHD_add_response_header(response, "Allow", "GET, HEAD") == MHD_YES);
+    bool good = add_headers(response, &page);
     enum MHD_Result ret =
         good ? MHD_queue_response(connection, page.status, response) : MHD_NO;
     MHD_destroy_response(response);
@@ -219,13 +318,14 @@ static void be_silent(void *arg, const char *fmt, va_list args)
 {
 }
 
-int stg_http_create(struct stg_scrape *scrape, int64_t limit_ns, struct stg_http **ret,
-                    struct stg_err *err)
+int stg_http_create(struct stg_scrape *scrape, struct stg_api *api, int64_t limit_ns,
+                    struct stg_http **ret, struct stg_err *err)
 {
     struct stg_http *http = calloc(1, sizeof(*http));
     if (http == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     http->scrape = scrape;
+    http->api = api;
     http->limit_ns = (uint64_t)limit_ns;
     for (size_t i = 0; i < STG_HTTP_CONNECTIONS; i++)
         http->all[i].fd = -1;

@@ -42,7 +42,9 @@ struct options {
 struct server {
     struct stg_settings settings;
     bool has_settings;
+    struct stg_origin origin;
     struct stg_scrape scrape;
+    struct stg_api *api;
     struct stg_http *http;
     int listening[N_LISTEN]; /* -1: none */
     int signals;
@@ -184,11 +186,15 @@ static int start(struct server *server, struct options *options, struct stg_err 
     int rc = choose(server, options, err);
     if (rc < 0)
         return rc;
-    server->scrape.runtime_dir = options->runtime_dir;
-    server->scrape.limit_ns = limit_ns / SCRAPE_SHARE;
+    server->origin.runtime_dir = options->runtime_dir;
+    server->origin.limit_ns = limit_ns / SCRAPE_SHARE;
+    server->scrape.origin = &server->origin;
+    server->api = stg_api_create(&server->scrape);
+    if (server->api == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     rc = watch_signals(server, err);
     if (rc == 0)
-        rc = stg_http_create(&server->scrape, limit_ns, &server->http, err);
+        rc = stg_http_create(&server->scrape, server->api, limit_ns, &server->http, err);
     if (rc == 0)
         rc = listen_unix(server, options, err);
     if (rc == 0 && options->listen != NULL)
@@ -199,6 +205,7 @@ static int start(struct server *server, struct options *options, struct stg_err 
 static void finish(struct server *server)
 {
     stg_http_destroy(server->http);
+    stg_api_destroy(server->api);
     stg_scrape_finish(&server->scrape);
     for (size_t i = 0; i < N_LISTEN; i++) {
         if (server->listening[i] >= 0)
@@ -212,10 +219,16 @@ static void finish(struct server *server)
         stg_settings_finish(&server->settings);
 }
 
+/* Milliseconds; -1: for ever. */
+static int earlier(int a, int b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
 static void serve(struct server *server)
 {
-    int millis = stg_http_run(server->http);
     for (;;) {
+        int millis = stg_http_run(server->http);
         bool has_room = stg_http_has_room(server->http);
         struct pollfd fds[N_LISTEN + 2] = {
             {.fd = server->signals, .events = POLLIN},
@@ -223,6 +236,7 @@ static void serve(struct server *server)
         for (size_t i = 0; i < N_LISTEN; i++)
             fds[2 + i] = (struct pollfd){.fd = has_room ? server->listening[i] : -1,
                                          .events = POLLIN};
+        millis = earlier(millis, stg_api_run(server->api));
         if (poll(fds, N_LISTEN + 2, millis) < 0 && errno != EINTR)
             return;
         if (fds[0].revents != 0)
@@ -231,7 +245,6 @@ static void serve(struct server *server)
             if (fds[2 + i].revents != 0 && stg_http_has_room(server->http))
                 stg_http_accept(server->http, server->listening[i]);
         }
-        millis = stg_http_run(server->http);
     }
 }
 
@@ -244,7 +257,7 @@ static int usage(FILE *out)
         "usage: stager-metrics [--config FILE] [--runtime-dir DIR] [--listen ADDRESS]\n"
         "                      [--socket PATH] [--timeout SECONDS]\n\n"
         "Serves the metrics of stagerd over HTTP: /metrics, /healthz, /readyz, "
-        "/version.\n\n"
+        "/version;\nand at / a page for people.\n\n"
         "  --config FILE        takes runtime_dir and metrics_address of this "
         "stagerd.yaml\n"
         "  --runtime-dir DIR    where attach.sock is; the default is that of "

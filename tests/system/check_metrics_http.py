@@ -7,7 +7,9 @@ slow, many or malformed.
 
 SANITIZER is that of the build. Only with `none` is the memory of the process its own.
 """
+import base64
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -115,7 +117,58 @@ def check_pages(server):
     check(server.get("/metrics", method="HEAD")[::2] == (200, ""), "HEAD")
     status, headers, _ = server.get("/metrics", method="POST", body=b"x" * 100000)
     check((status, headers["Allow"]) == (405, "GET, HEAD"), str(headers))
-    check(server.get("/")[0] == server.get("/metrics/x")[0] == 404, "other pages")
+    check(server.get("/index.html")[0] == server.get("/metrics/x")[0] == server.get("/api/v1/x")[0] == 404, "other pages")
+
+
+def check_front(server):
+    """The page may load nothing but its own script, style and data, and is never stored."""
+    status, headers, text = server.get("/")
+    check((status, headers["Content-Type"], headers["Cache-Control"]) == (200, "text/html; charset=utf-8", "no-store"), str(headers))
+    policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+    for key in ("default-src", "base-uri", "form-action", "frame-ancestors"):
+        check(policy[key] == "'none'", str(policy))
+    for tag, key in (("script", "script-src"), ("style", "style-src")):
+        inside = text.split(f"<{tag}>")[1].split(f"</{tag}>")[0].encode()
+        check(policy[key] == f"'sha256-{base64.b64encode(hashlib.sha256(inside).digest()).decode()}'", f"{key}: {policy}")
+    check(policy["connect-src"] == "'self'" and headers["X-Content-Type-Options"] == "nosniff", str(headers))
+    check("http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text, "a resource from outside")
+    check("'none'" in server.get("/api/v1/status")[1]["Content-Security-Policy"], "policy of the API")
+
+
+def ask(server, page):
+    status, headers, text = server.get("/api/v1/" + page)
+    check(headers["Content-Type"] == "application/json", str(headers))
+    return status, json.loads(text)
+
+
+def check_api(server, daemon):
+    """The same objects as stagerctl --json has."""
+    status, answer = ask(server, "status")
+    check(status == 200 and answer["daemon"]["pid"] == daemon.process.pid, str(answer)[:200])
+    check(len(answer["pipelines"]) == N_PIPELINES and answer["n_left_out"] == 0, str(answer)[:200])
+    check(answer["pipelines"][0].keys() >= {"name", "state", "rows", "n_clients", "waited_seconds"}, str(answer["pipelines"][0]))
+    check(0 < answer["memory"]["budget_bytes"] >= answer["memory"]["used_bytes"], str(answer["memory"]))
+    status, answer = ask(server, "pipeline?name=p")
+    for command in ("status", "explain"):
+        wanted = json.loads(daemon.ctl(command, "p", "--json"))
+        check(wanted.pop("schema_version") == answer["schema_version"] == 1 and answer[command] == wanted, f"{command}: {answer} {wanted}")
+    status, answer = ask(server, "history?name=p")
+    check(status == 200 and len(answer["exposed_wait_mean"]) == 360 == len(answer["exposed_wait_worst"]), str(answer)[:200])
+    for page, status, code in (("pipeline?name=none", 404, "NOT_FOUND"), ("history?name=none", 404, "NOT_FOUND"),
+                               ("pipeline", 400, "INVALID_ARGUMENT"), ("pipeline?name=", 400, "INVALID_ARGUMENT"),
+                               ("history?name=" + "x" * 65, 400, "INVALID_ARGUMENT"), ("pipeline?name=%22%00%ff%0a", 404, "NOT_FOUND")):
+        found, answer = ask(server, page)
+        check((found, answer["error"]["code"]) == (status, code), f"{page}: {found} {answer}")
+
+
+def check_hosts(server):
+    """A name that another site points at 127.0.0.1 gets nothing."""
+    for page in ("/", "/metrics", "/api/v1/status"):
+        for host, status in (("evil.example", 421), (f"evil.example:{server.port}", 421), ("127.0.0.1.evil.example", 421),
+                             (f"localhost:{server.port}", 200), ("127.0.0.1", 200), ("[::1]:1", 200)):
+            answer = server.raw(f"GET {page} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            check(answer.startswith(b"HTTP/1.1 %d " % status), f"{page} of {host}: {answer[:100]}")
+    check(server.get("/api/v1/status", unix=True)[0] == 200, "no name leads to a Unix socket")
 
 
 def check_bad_requests(server):
@@ -198,6 +251,24 @@ def check_rate(server):
     check(asked <= most, f"{asked} requests, more than {most}")
 
 
+def check_api_rate(server):
+    """However often viewers ask, stagerd is asked for a pipeline about once a second, and for a few pipelines only."""
+    began, before = time.monotonic(), requests_of(server)
+    for _ in range(100):
+        check(ask(server, "pipeline?name=p")[0] == ask(server, "status")[0] == 200, "one of many")
+    most = 5 * ((time.monotonic() - began) / 0.9 + 2)
+    asked = requests_of(server) - before
+    check(asked <= most, f"{asked} requests, more than {most}")
+    end, seconds, refused = time.monotonic() + LIMIT_S, 1, []
+    while seconds > 0.8:  # all in one second
+        check(time.monotonic() < end, "too slow to look at many pipelines in a second")
+        began = time.monotonic()
+        found = [ask(server, f"pipeline?name=p{i}") for i in range(1, N_PIPELINES)]
+        seconds = time.monotonic() - began
+        refused = [answer["error"]["code"] for status, answer in found if status == 503]
+    check(len(refused) >= N_PIPELINES - 1 - 16 and set(refused) == {"RESOURCE_EXHAUSTED"}, str(refused))
+
+
 def wait_for(server, page, status):
     end = time.monotonic() + LIMIT_S
     while server.get(page)[0] != status:
@@ -211,6 +282,11 @@ def check_away(server, daemon):
     check(headers["Content-Type"].startswith("text/plain") and "UNAVAILABLE" in text, text)
     check(server.get("/readyz")[0] == 503 and server.get("/healthz")[0] == 200, "pages without stagerd")
     check(json.loads(server.get("/version")[2])["stagerd"] is None, "version without stagerd")
+    for page in ("status", "pipeline?name=p"):
+        end = time.monotonic() + LIMIT_S
+        while ask(server, page)[1].get("error", {}).get("code") != "UNAVAILABLE":
+            check(time.monotonic() < end, f"{page} without stagerd")
+    check(server.get("/")[0] == 200, "the page without stagerd")
     daemon.start()
     check(Metrics(wait_for(server, "/metrics", 200)[2]).get("stager_pipelines") == N_PIPELINES, "stagerd is back")
     daemon.process.send_signal(signal.SIGSTOP)
@@ -260,10 +336,14 @@ def main(build, sanitizer):
         server.start()
         try:
             check_pages(server)
+            check_front(server)
+            check_api(server, daemon)
+            check_hosts(server)
             check_bad_requests(server)
             check_slow(server, timeout)
             check_memory(server, sanitizer == "none")
             check_rate(server)
+            check_api_rate(server)
             check_away(server, daemon)
             check_killed(server)
         finally:
