@@ -177,6 +177,12 @@ struct stg_tuned {
     uint32_t from, to;
 };
 
+/* Work of a pipeline that takes longer than two seconds. */
+struct stg_status_progress {
+    const char *what, *unit;
+    uint64_t done, total, elapsed_ns; /* total 0: unknown */
+};
+
 struct stg_pipeline_status {
     const char *name, *state, *delivery, *last_error;
     uint64_t generation, pass, epoch;
@@ -224,6 +230,8 @@ struct stg_pipeline_status {
                           another partition failed */
     /* Over the last second or two; window_ns 0: no trainer reads. */
     uint64_t window_ns, window_batches, window_rows, window_clients_ns, window_wait_ns;
+    struct stg_status_progress *progress;
+    size_t n_progress;
 };
 
 /* The parts of a pipeline, and the cost of each: see control.proto. */

@@ -143,6 +143,46 @@ static int tuned_take(const Stager__StatusReply *from, struct stg_bump *bump,
     return 0;
 }
 
+/* ---- progress ---- */
+
+static int progress_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,
+                         Stager__StatusReply *to)
+{
+    Stager__Progress **all =
+        stg_wire_messages(bump, from->n_progress, sizeof(Stager__Progress));
+    if (all == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < from->n_progress; i++) {
+        const struct stg_status_progress *progress = &from->progress[i];
+        stager__progress__init(all[i]);
+        all[i]->what = stg_wire_required(progress->what);
+        all[i]->unit = stg_wire_required(progress->unit);
+        STG_PUT(all[i], done, progress->done);
+        STG_PUT(all[i], total, progress->total);
+        STG_PUT(all[i], elapsed_ns, progress->elapsed_ns);
+    }
+    to->progress = all;
+    to->n_progress = from->n_progress;
+    return 0;
+}
+
+static int progress_take(const Stager__StatusReply *from, struct stg_bump *bump,
+                         struct stg_pipeline_status *ret)
+{
+    ret->progress = stg_bump_alloc(bump, from->n_progress * sizeof(*ret->progress));
+    if (ret->progress == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < from->n_progress; i++)
+        ret->progress[i] =
+            (struct stg_status_progress){.what = from->progress[i]->what,
+                                         .unit = from->progress[i]->unit,
+                                         .done = from->progress[i]->done,
+                                         .total = from->progress[i]->total,
+                                         .elapsed_ns = from->progress[i]->elapsed_ns};
+    ret->n_progress = from->n_progress;
+    return 0;
+}
+
 /* ---- the reply ---- */
 
 int stg_wire_status_fill(const struct stg_pipeline_status *from, struct stg_bump *bump,
@@ -157,6 +197,8 @@ int stg_wire_status_fill(const struct stg_pipeline_status *from, struct stg_bump
     int rc = clients_fill(from, bump, to);
     if (rc == 0)
         rc = tuned_fill(from, bump, to);
+    if (rc == 0)
+        rc = progress_fill(from, bump, to);
     if (rc == 0)
         rc = stg_wire_quarantined_fill(from->quarantined, from->n_quarantined, bump,
                                        &to->n_quarantined, &to->quarantined);
@@ -174,6 +216,8 @@ int stg_wire_status_take(const Stager__StatusReply *from, struct stg_bump *bump,
     int rc = clients_take(from, bump, ret);
     if (rc == 0)
         rc = tuned_take(from, bump, ret);
+    if (rc == 0)
+        rc = progress_take(from, bump, ret);
     if (rc == 0)
         rc = stg_wire_quarantined_take(from->quarantined, from->n_quarantined, bump,
                                        &ret->n_quarantined, &ret->quarantined);

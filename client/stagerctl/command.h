@@ -42,6 +42,7 @@ struct stg_ctl_options {
 int stg_ctl_check(const struct stg_ctl_options *options);
 int stg_ctl_apply(const struct stg_ctl_options *options);
 int stg_ctl_list(const struct stg_ctl_options *options);
+int stg_ctl_top(const struct stg_ctl_options *options);
 int stg_ctl_status(const struct stg_ctl_options *options);
 int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
@@ -104,6 +105,9 @@ struct stg_ctl_link;
 /* By attach.sock, or through options->gate with a token. NULL: it said why not. The
  * caller calls stg_ctl_hang_up. */
 struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options);
+/* The same; prints nothing. */
+int stg_ctl_open(const struct stg_ctl_options *options, struct stg_ctl_link **ret,
+                 struct stg_err *err);
 void stg_ctl_hang_up(struct stg_ctl_link *link); /* NULL is allowed */
 
 /* Asks and waits (10 s). ret lives until the next call. */
@@ -129,6 +133,9 @@ double stg_ctl_rate(uint64_t n, uint64_t ns);
 /* "9.87 k". Returns buf. */
 const char *stg_ctl_number(double value, char *buf, size_t size);
 
+/* "index: 1.5 GiB of 3.0 GiB, 200 MiB/s, 8 s left". Returns buf. */
+const char *stg_ctl_progress(const struct stg_status_progress *p, char *buf, size_t size);
+
 /* "12 %"; "-" of nothing. Returns buf. */
 const char *stg_ctl_share(uint64_t part, uint64_t of, char *buf, size_t size);
 
@@ -143,6 +150,7 @@ void stg_ctl_boundary_table(const struct stg_schema *boundary);
 #define STG_TABLE_COLUMNS 12
 
 struct stg_table {
+    FILE *out; /* NULL: standard output */
     size_t n_columns;
     size_t n_cells, capacity;
     char **cells; /* row by row, owned */
@@ -163,7 +171,14 @@ void stg_ctl_add_user(struct stg_table *table, uint32_t uid);
 
 /* list.c: one line for each process that keeps memory by batches of streams that it
  * closed. */
-void stg_ctl_print_quarantined(const struct stg_quarantined *all, size_t n,
+void stg_ctl_print_quarantined(FILE *out, const struct stg_quarantined *all, size_t n,
                                const char *indent);
+
+/* status.c: all about one pipeline. */
+void stg_ctl_write_status(FILE *out, const struct stg_pipeline_status *status);
+
+/* explain.c: what holds the pipeline up, then its nodes and decisions. */
+void stg_ctl_write_verdict(FILE *out, const struct stg_explain *explain);
+void stg_ctl_write_nodes(FILE *out, const struct stg_explain *explain);
 
 #endif

@@ -98,6 +98,29 @@ const char *stg_ctl_number(double value, char *buf, size_t size)
     return buf;
 }
 
+static const char *amount(uint64_t n, bool is_bytes, char *buf, size_t size)
+{
+    return is_bytes ? stg_ctl_bytes(n, buf, size) : stg_ctl_number((double)n, buf, size);
+}
+
+const char *stg_ctl_progress(const struct stg_status_progress *p, char *buf, size_t size)
+{
+    char done[32], total[32], rate[32], end[48] = "";
+    bool is_bytes = strcmp(p->unit, "bytes") == 0;
+    const char *unit = is_bytes ? "" : " ", *word = is_bytes ? "" : p->unit;
+    double seconds = (double)p->elapsed_ns / 1e9;
+    uint64_t each = seconds > 0 ? (uint64_t)((double)p->done / seconds) : 0;
+    amount(p->done, is_bytes, done, sizeof(done));
+    amount(p->total, is_bytes, total, sizeof(total));
+    if (p->total > 0 && p->done > 0 && p->done <= p->total)
+        snprintf(end, sizeof(end), ", %.0f s left",
+                 seconds * (double)(p->total - p->done) / (double)p->done);
+    snprintf(buf, size, "%s: %s%s%s%s%s, %s/s%s", p->what, done,
+             p->total > 0 ? " of " : "", p->total > 0 ? total : "", unit, word,
+             amount(each, is_bytes, rate, sizeof(rate)), end);
+    return buf;
+}
+
 const char *stg_ctl_share(uint64_t part, uint64_t of, char *buf, size_t size)
 {
     if (of == 0)

@@ -85,9 +85,9 @@ static void add_run(struct stg_table *t, const char *side, const char *what, uin
                   time_text(ns, time, sizeof(time)), n);
 }
 
-static void print_head(const struct stg_explain *e)
+void stg_ctl_write_verdict(FILE *out, const struct stg_explain *e)
 {
-    struct stg_table table = {.n_columns = 2};
+    struct stg_table table = {.out = out, .n_columns = 2};
     stg_table_add(&table, "held up by");
     stg_table_add(&table, "%s: %s", e->bottleneck, e->why);
     add_pace(&table, e);
@@ -127,12 +127,12 @@ static void add_partition(struct stg_table *table, const struct stg_explain *e)
 }
 
 /* What stagerd runs, the partition, what trainers run. */
-static void print_nodes(const struct stg_explain *e)
+static void print_nodes(FILE *out, const struct stg_explain *e)
 {
     static const char *const titles[] = {"NODE",       "OP",         "SIDE",
                                          "IN STAGERD", "IN TRAINER", "OUT"};
     size_t n = sizeof(titles) / sizeof(titles[0]);
-    struct stg_table table = {.n_columns = n};
+    struct stg_table table = {.out = out, .n_columns = n};
     for (size_t i = 0; i < n; i++)
         stg_table_add(&table, "%s", titles[i]);
     for (size_t i = 0; i < e->n_nodes; i++) {
@@ -146,13 +146,13 @@ static void print_nodes(const struct stg_explain *e)
     }
     stg_table_print(&table, "  ");
     if (e->n_left_out > 0)
-        printf("  … and %u more nodes, which did not fit stagerd's reply\n",
-               e->n_left_out);
+        fprintf(out, "  … and %u more nodes, which did not fit stagerd's reply\n",
+                e->n_left_out);
 }
 
-static void print_tensors(const struct stg_explain *e)
+static void print_tensors(FILE *out, const struct stg_explain *e)
 {
-    struct stg_table table = {.n_columns = 3};
+    struct stg_table table = {.out = out, .n_columns = 3};
     stg_table_add(&table, "CROSSES");
     stg_table_add(&table, "FROM");
     stg_table_add(&table, "BYTES");
@@ -167,11 +167,11 @@ static void print_tensors(const struct stg_explain *e)
     stg_table_print(&table, "  ");
 }
 
-static void print_decisions(const struct stg_explain *e)
+static void print_decisions(FILE *out, const struct stg_explain *e)
 {
-    struct stg_table table = {.n_columns = 2};
+    struct stg_table table = {.out = out, .n_columns = 2};
     if (e->n_decisions > 0)
-        printf("  decisions\n");
+        fprintf(out, "  decisions\n");
     for (size_t i = 0; i < e->n_decisions; i++) {
         char age[32];
         stg_table_add(&table, "%s ago",
@@ -181,14 +181,19 @@ static void print_decisions(const struct stg_explain *e)
     stg_table_print(&table, "    ");
 }
 
+void stg_ctl_write_nodes(FILE *out, const struct stg_explain *e)
+{
+    print_nodes(out, e);
+    print_tensors(out, e);
+    print_decisions(out, e);
+}
+
 static void print_text(const struct stg_explain *e)
 {
     printf("%s: %s, generation %" PRIu64 ", smart_stage %s\n", e->name, e->state,
            e->generation, e->smart_stage);
-    print_head(e);
-    print_nodes(e);
-    print_tensors(e);
-    print_decisions(e);
+    stg_ctl_write_verdict(stdout, e);
+    stg_ctl_write_nodes(stdout, e);
 }
 
 /* ---- Graphviz ---- */

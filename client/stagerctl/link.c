@@ -121,33 +121,41 @@ static int say_hello(struct stg_ctl_link *link, struct stg_err *err)
 
 /* ---- either way ---- */
 
-struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options)
+int stg_ctl_open(const struct stg_ctl_options *options, struct stg_ctl_link **ret,
+                 struct stg_err *err)
 {
-    struct stg_err err = {0};
     struct stg_ctl_link *link = calloc(1, sizeof(*link));
-    if (link == NULL) {
-        stg_ctl_fail(-STAGER_RESOURCE_EXHAUSTED, "out of memory");
-        return NULL;
-    }
+    if (link == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     link->endpoint = -1;
     link->url = options->gate;
     int rc;
     if (options->gate == NULL) {
         rc = stager_connect(options->runtime_dir, &link->client);
         if (rc < 0)
-            stg_err(&err, rc, "%s", stager_error_text(NULL));
+            stg_err(err, rc, "%s", stager_error_text(NULL));
     } else {
-        rc = find_token(options, link->token, &err);
+        rc = find_token(options, link->token, err);
         if (rc == 0)
-            rc = stg_endpoint_open_admin(options->gate, &link->endpoint, &err);
+            rc = stg_endpoint_open_admin(options->gate, &link->endpoint, err);
         if (rc == 0)
-            rc = say_hello(link, &err);
+            rc = say_hello(link, err);
     }
     if (rc == 0)
-        return link;
-    stg_ctl_fail(rc, err.text);
-    stg_ctl_hang_up(link);
-    return NULL;
+        *ret = link;
+    else
+        stg_ctl_hang_up(link);
+    return rc;
+}
+
+struct stg_ctl_link *stg_ctl_connect(const struct stg_ctl_options *options)
+{
+    struct stg_ctl_link *link = NULL;
+    struct stg_err err = {0};
+    int rc = stg_ctl_open(options, &link, &err);
+    if (rc < 0)
+        stg_ctl_fail(rc, err.text);
+    return link;
 }
 
 void stg_ctl_hang_up(struct stg_ctl_link *link)

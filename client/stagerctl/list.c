@@ -26,14 +26,15 @@ void stg_ctl_add_user(struct stg_table *table, uint32_t uid)
         stg_table_add(table, "%u", uid);
 }
 
-void stg_ctl_print_quarantined(const struct stg_quarantined *all, size_t n,
+void stg_ctl_print_quarantined(FILE *out, const struct stg_quarantined *all, size_t n,
                                const char *indent)
 {
     for (size_t i = 0; i < n; i++) {
         char bytes[32], program[64];
         snprintf(program, sizeof(program), "%s", stg_text_or(all[i].program, "?"));
         stg_ctl_clean(program);
-        printf(
+        fprintf(
+            out,
             "%squarantined %s: process %u (%s, uid %u) closed a stream of %s and keeps "
             "%u batch%s of it\n",
             indent, stg_ctl_bytes(all[i].bytes, bytes, sizeof(bytes)), all[i].pid,
@@ -67,7 +68,7 @@ static void print_text(const struct stg_reply *reply)
         printf("No pipelines. `stagerctl apply FILE` adds one.\n");
     else
         print_table(reply);
-    stg_ctl_print_quarantined(reply->quarantined, reply->n_quarantined, "");
+    stg_ctl_print_quarantined(stdout, reply->quarantined, reply->n_quarantined, "");
 }
 
 static void say_left_out(const struct stg_reply *reply)

@@ -39,6 +39,14 @@ static const struct command commands[] = {
     {"list", ARGUMENT_NONE, "", "gt", "Lists the pipelines.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "Prints the state of a pipeline, or of all, and its clients.", stg_ctl_status},
+    {"top", ARGUMENT_MAYBE, "[NAME] [--count N]", "cgt",
+     "Shows the pipelines, or one, and refreshes every second. Keys: r w m n sort by "
+     "rate, "
+     "wait,\n"
+     "  memory, name; up and down choose, Enter shows a pipeline, Escape goes back, q "
+     "ends. Not on\n"
+     "  a terminal it prints plain text; --count N ends after N times.",
+     stg_ctl_top},
     {"explain", ARGUMENT_ONE, "NAME [--dot]", "gtD",
      "Prints the bottleneck of a pipeline, the time of each node of its graph, its "
      "partition,\n"
@@ -130,7 +138,8 @@ static void print_usage(FILE *out)
             "`stagerctl COMMAND --help` shows the details. stagerctl looks for stagerd "
             "in DIR, else\n"
             "in environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
-            "check, apply, list, status, explain, commits, delete, versions and rollback "
+            "check, apply, list, status, top, explain, commits, delete, versions and "
+            "rollback "
             "also go through\n"
             "the gate: --gate URL, with --token-file FILE or environment STAGER_TOKEN.\n"
             "Exit status: 0 success, 1 an error was reported, 2 wrong usage.\n");

@@ -345,6 +345,35 @@ static void rates_json(struct stg_json_writer *json,
     }
 }
 
+static void progress_json(struct stg_json_writer *json,
+                          const struct stg_pipeline_status *status)
+{
+    stg_json_key(json, "progress");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < status->n_progress; i++) {
+        const struct stg_status_progress *p = &status->progress[i];
+        double seconds = (double)p->elapsed_ns / 1e9;
+        stg_json_object_begin(json);
+        stg_json_put_string(json, "what", p->what);
+        stg_json_put_string(json, "unit", p->unit);
+        stg_json_put_uint(json, "done", p->done);
+        stg_json_key(json, "total");
+        if (p->total > 0)
+            stg_json_uint(json, p->total);
+        else
+            stg_json_null(json);
+        stg_json_put_float(json, "elapsed_seconds", seconds);
+        stg_json_key(json, "remaining_seconds");
+        if (p->total > 0 && p->done > 0 && p->done <= p->total)
+            stg_json_float(json, seconds * (double)(p->total - p->done) / (double)p->done,
+                           STAGER_FLOAT64);
+        else
+            stg_json_null(json);
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
 void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status)
 {
@@ -359,6 +388,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
         stg_json_put_uint(json, counters[i].name, counter_of(status, &counters[i]));
     }
     rates_json(json, status);
+    progress_json(json, status);
     stg_json_put_string(json, "py_function", status->py_function);
     stg_json_put_string(json, "gpu", status->gpu);
     stg_json_put_string(json, "gpu_why", status->gpu_why);

@@ -31,13 +31,13 @@ static void add_text(struct stg_table *table, const char *label, const char *tex
         add(table, label, "%s", text);
 }
 
-static void print_clients(const struct stg_pipeline_status *status)
+static void print_clients(FILE *out, const struct stg_pipeline_status *status)
 {
     static const char *const titles[] = {"CLIENT", "PID",  "STATE",  "TAKEN",
                                          "HELD",   "LOST", "WAITED", "WAITED FOR"};
     bool ranks = strcmp(stg_text_or(status->delivery, ""), "round_robin") == 0;
     size_t n = sizeof(titles) / sizeof(titles[0]);
-    struct stg_table table = {.n_columns = n + ranks};
+    struct stg_table table = {.out = out, .n_columns = n + ranks};
     for (size_t i = 0; i < n; i++)
         stg_table_add(&table, "%s", titles[i]);
     if (ranks)
@@ -56,11 +56,18 @@ static void print_clients(const struct stg_pipeline_status *status)
             stg_table_add(&table, "%u", c->rank);
     }
     stg_table_print(&table, "  ");
-    struct stg_table errors = {.n_columns = 2};
+    struct stg_table errors = {.out = out, .n_columns = 2};
     for (size_t i = 0; i < status->n_clients; i++)
         add_text(&errors, stg_text_or(status->clients[i].client_id, "-"),
                  status->clients[i].last_error);
     stg_table_print(&errors, "  ");
+}
+
+static void add_progress(struct stg_table *t, const struct stg_pipeline_status *s)
+{
+    char text[256];
+    for (size_t i = 0; i < s->n_progress; i++)
+        add(t, "progress", "%s", stg_ctl_progress(&s->progress[i], text, sizeof(text)));
 }
 
 /* Each item is in one place: the parts of a line add up to its first number. */
@@ -171,19 +178,21 @@ static void add_threads(struct stg_table *t, const struct stg_pipeline_status *s
             s->workers_lost);
 }
 
-static void print_pipeline(const struct stg_pipeline_status *s)
+void stg_ctl_write_status(FILE *out, const struct stg_pipeline_status *s)
 {
-    struct stg_table table = {.n_columns = 2}, *t = &table;
-    printf("%s: %s, generation %" PRIu64 ", run %" PRIu64 ", pass %" PRIu64
-           ", epoch %" PRIu64 "\n",
-           s->name, stg_text_or(s->state, "?"), s->generation, s->run_id, s->pass,
-           s->epoch);
+    struct stg_table table = {.out = out, .n_columns = 2}, *t = &table;
+    fprintf(out,
+            "%s: %s, generation %" PRIu64 ", run %" PRIu64 ", pass %" PRIu64
+            ", epoch %" PRIu64 "\n",
+            s->name, stg_text_or(s->state, "?"), s->generation, s->run_id, s->pass,
+            s->epoch);
     add(t, "delivery", "%s to %u client%s; %u%s attached", stg_text_or(s->delivery, "?"),
         s->num_clients, s->num_clients == 1 ? "" : "s", count_attached(s),
         s->n_clients_left_out > 0 ? " or more" : "");
     add(t, "buffer", "%u of %u, filled by %u thread%s", s->buffered, s->capacity,
         s->num_threads, s->num_threads == 1 ? "" : "s");
     add_rates(t, s);
+    add_progress(t, s);
     add_items(t, s);
     if (s->warming_generation > 0)
         add(t, "warming",
@@ -197,12 +206,12 @@ static void print_pipeline(const struct stg_pipeline_status *s)
     if (stg_text_or(s->commit_problem, "")[0] != '\0')
         add(t, "warning", "no commit is stored: %s", s->commit_problem);
     stg_table_print(t, "  ");
-    stg_ctl_print_quarantined(s->quarantined, s->n_quarantined, "  ");
+    stg_ctl_print_quarantined(out, s->quarantined, s->n_quarantined, "  ");
     if (s->n_clients > 0)
-        print_clients(s);
+        print_clients(out, s);
     if (s->n_clients_left_out > 0)
-        printf("  … and %u more, which did not fit the daemon's reply\n",
-               s->n_clients_left_out);
+        fprintf(out, "  … and %u more, which did not fit the daemon's reply\n",
+                s->n_clients_left_out);
 }
 
 /* ---- all of them ---- */
@@ -242,12 +251,23 @@ static void add_pipeline(struct stg_table *t, const struct stg_pipeline_status *
     stg_table_add(t, "%s", stg_ctl_bytes(s->memory_bytes, text, sizeof(text)));
 }
 
+static void add_line(struct stg_table *table, struct stg_table *progress,
+                     const struct stg_pipeline_status *s)
+{
+    char text[256];
+    add_pipeline(table, s);
+    for (size_t i = 0; i < s->n_progress; i++)
+        add(progress, s->name, "%s",
+            stg_ctl_progress(&s->progress[i], text, sizeof(text)));
+}
+
 static int print_each(struct stg_ctl_link *link, char **names, size_t n,
                       struct stg_json_writer *json)
 {
     static const char *const titles[] = {"NAME", "STATE",   "BATCHES/S", "ROWS/S",
                                          "WAIT", "CLIENTS", "MEMORY"};
     struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
+    struct stg_table progress = {.n_columns = 2};
     for (size_t i = 0; i < table.n_columns; i++)
         stg_table_add(&table, "%s", titles[i]);
     for (size_t i = 0; i < n; i++) {
@@ -262,10 +282,11 @@ static int print_each(struct stg_ctl_link *link, char **names, size_t n,
         if (json != NULL)
             stg_reply_status_json(json, &reply.status);
         else
-            add_pipeline(&table, &reply.status);
+            add_line(&table, &progress, &reply.status);
     }
     if (json == NULL && n > 0)
         stg_table_print(&table, "");
+    stg_table_print(&progress, "  ");
     return 0;
 }
 
@@ -278,7 +299,7 @@ static void print_deleted(const struct stg_reply *reply)
             is_there |=
                 strcmp(reply->entries[k].name, reply->quarantined[i].pipeline) == 0;
         if (!is_there)
-            stg_ctl_print_quarantined(&reply->quarantined[i], 1, "");
+            stg_ctl_print_quarantined(stdout, &reply->quarantined[i], 1, "");
     }
 }
 
@@ -333,7 +354,7 @@ static int print_one(struct stg_ctl_link *link, const struct stg_ctl_options *op
         stg_reply_status_json(&json, &reply.status);
         putchar('\n');
     } else {
-        print_pipeline(&reply.status);
+        stg_ctl_write_status(stdout, &reply.status);
     }
     return 0;
 }

@@ -101,19 +101,19 @@ static size_t line_of(const char *text, size_t width)
 }
 
 /* Prints one line of a row, and moves the cells to what is left of them. */
-static bool print_line(const char **cells, const size_t *widths, size_t n,
+static bool print_line(FILE *out, const char **cells, const size_t *widths, size_t n,
                        const char *indent)
 {
     size_t pad = 0;
     bool more = false;
-    printf("%s", indent);
+    fprintf(out, "%s", indent);
     for (size_t i = 0; i < n; i++) {
         size_t bytes = line_of(cells[i], widths[i]);
         size_t columns = 0;
         for (size_t k = 0; k < bytes; k++)
             columns += ((unsigned char)cells[i][k] & 0xc0) != 0x80;
         if (bytes > 0) {
-            printf("%*s%.*s", (int)pad, "", (int)bytes, cells[i]);
+            fprintf(out, "%*s%.*s", (int)pad, "", (int)bytes, cells[i]);
             pad = 0;
         }
         pad += widths[i] - columns + GAP;
@@ -121,13 +121,14 @@ static bool print_line(const char **cells, const size_t *widths, size_t n,
         cells[i] += strspn(cells[i], " ");
         more |= cells[i][0] != '\0';
     }
-    putchar('\n');
+    fputc('\n', out);
     return more;
 }
 
 void stg_table_print(struct stg_table *table, const char *indent)
 {
     size_t widths[STG_TABLE_COLUMNS] = {0};
+    FILE *out = table->out != NULL ? table->out : stdout;
     size_t n = table->n_columns, room = stg_ctl_columns();
     for (size_t i = 0; i < table->n_cells; i++) {
         size_t width = width_of(table->cells[i]);
@@ -139,7 +140,7 @@ void stg_table_print(struct stg_table *table, const char *indent)
     for (size_t i = 0; i + n <= table->n_cells; i += n) {
         const char *rest[STG_TABLE_COLUMNS];
         memcpy(rest, &table->cells[i], n * sizeof(rest[0]));
-        while (print_line(rest, widths, n, indent)) {
+        while (print_line(out, rest, widths, n, indent)) {
         }
     }
     for (size_t i = 0; i < table->n_cells; i++)

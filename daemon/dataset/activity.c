@@ -25,6 +25,59 @@ void stg_activity_file(struct stg_activity *activity, const char *path)
     pthread_mutex_unlock(&activity->lock);
 }
 
+/* That of the owner; NULL: there is none. Lock held. */
+static struct stg_activity_task *find(struct stg_activity *activity, const void *owner)
+{
+    struct stg_activity_task *found = NULL;
+    for (size_t i = 0; i < STG_ACTIVITY_TASKS && found == NULL; i++) {
+        if (activity->tasks[i].owner == owner)
+            found = &activity->tasks[i];
+    }
+    return found;
+}
+
+void stg_activity_progress(struct stg_activity *activity, const void *owner,
+                           const struct stg_step *step, const char *unit, uint64_t done,
+                           uint64_t total)
+{
+    if (activity == NULL)
+        return;
+    pthread_mutex_lock(&activity->lock);
+    struct stg_activity_task *task = find(activity, owner);
+    if (task == NULL && (task = find(activity, NULL)) != NULL)
+        *task = (struct stg_activity_task){
+            .owner = owner, .step = step, .unit = unit, .began_ns = stg_now_ns()};
+    if (task != NULL) {
+        task->done = done;
+        task->total = total;
+    }
+    pthread_mutex_unlock(&activity->lock);
+}
+
+void stg_activity_end(struct stg_activity *activity, const void *owner)
+{
+    if (activity == NULL || owner == NULL)
+        return;
+    pthread_mutex_lock(&activity->lock);
+    struct stg_activity_task *task = find(activity, owner);
+    if (task != NULL)
+        *task = (struct stg_activity_task){0};
+    pthread_mutex_unlock(&activity->lock);
+}
+
+size_t stg_activity_tasks(struct stg_activity *activity,
+                          struct stg_activity_task ret[STG_ACTIVITY_TASKS])
+{
+    size_t n = 0;
+    pthread_mutex_lock(&activity->lock);
+    for (size_t i = 0; i < STG_ACTIVITY_TASKS; i++) {
+        if (activity->tasks[i].owner != NULL)
+            ret[n++] = activity->tasks[i];
+    }
+    pthread_mutex_unlock(&activity->lock);
+    return n;
+}
+
 void stg_activity_show(struct stg_activity *activity, char *buf, size_t bytes)
 {
     const struct stg_step *step =

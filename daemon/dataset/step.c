@@ -226,6 +226,7 @@ void stg_iter_destroy(struct stg_iter *iter)
         while (*end != NULL)
             end = &(*end)->sibling;
         *end = iter->sibling;
+        stg_iter_progressed(iter);
         iter->impl->destroy(iter);
         iter = inputs;
     }

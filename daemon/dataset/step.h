@@ -270,6 +270,20 @@ static inline int stg_iter_next(struct stg_iter *iter, int64_t want,
     return rc;
 }
 
+/* Notes how far an iterator is with work that may take seconds; total 0: unknown. */
+static inline void stg_iter_progress(const struct stg_iter *iter, const char *unit,
+                                     uint64_t done, uint64_t total)
+{
+    stg_activity_progress(iter->dataset->env.activity, iter, iter->step, unit, done,
+                          total);
+}
+
+/* That work is done. stg_iter_destroy calls it, too. */
+static inline void stg_iter_progressed(const struct stg_iter *iter)
+{
+    stg_activity_end(iter->dataset->env.activity, iter);
+}
+
 /* Moves forward by n records: calls impl.skip, or stg_iter_replay without one. */
 int stg_iter_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err);
 /* The same by producing the records. For a skip that cannot do without them. */

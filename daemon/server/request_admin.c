@@ -375,6 +375,35 @@ void stg_serve_list(struct stg_session *session, const struct stg_request *reque
     stg_bump_finish(&bump);
 }
 
+/* `stagerctl index` works for a session; the pipeline shows it, too. */
+static void add_index_jobs(const struct stg_server *server,
+                           const struct stg_pipeline *pipeline, struct stg_bump *bump,
+                           struct stg_pipeline_status *ret)
+{
+    size_t n = ret->n_progress;
+    for (const struct stg_session *s = server->sessions; s != NULL; s = s->next)
+        n += s->index_job != NULL;
+    struct stg_status_progress *all = stg_bump_alloc(bump, n * sizeof(*all));
+    if (all == NULL)
+        return;
+    for (size_t i = 0; i < ret->n_progress; i++)
+        all[i] = ret->progress[i];
+    ret->progress = all;
+    for (const struct stg_session *s = server->sessions; s != NULL; s = s->next) {
+        struct stg_index_report report;
+        if (s->index_job == NULL || s->index_pipeline != pipeline->id)
+            continue;
+        stg_index_job_report(s->index_job, bump, &report);
+        if (!report.done)
+            all[ret->n_progress++] =
+                (struct stg_status_progress){.what = "index",
+                                             .unit = "bytes",
+                                             .done = report.bytes_done,
+                                             .total = report.bytes,
+                                             .elapsed_ns = report.elapsed_ns};
+    }
+}
+
 void stg_serve_status(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
@@ -386,6 +415,7 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     struct stg_reply reply = stg_reply_to(request);
     stg_catalog_status(pipeline, &bump, &reply.status);
     stg_catalog_show_apart(session->server->catalog, pipeline, &bump, &reply.status);
+    add_index_jobs(session->server, pipeline, &bump, &reply.status);
     int rc =
         stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
                             &reply.status.quarantined, &reply.status.n_quarantined, &err);
@@ -572,8 +602,10 @@ void stg_serve_index(struct stg_session *session, const struct stg_request *requ
         if (pipeline == NULL)
             return;
         rc = begin_index(session, pipeline->definition, &err);
+        session->index_pipeline = pipeline->id;
     } else if (request->text != NULL) {
         rc = begin_index_of(session, request, &err);
+        session->index_pipeline = 0;
     } else if (session->index_job == NULL) {
         rc = stg_err(&err, -STAGER_FAILED_PRECONDITION,
                      "this connection has not begun to build indexes");

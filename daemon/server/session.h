@@ -72,6 +72,7 @@ struct stg_session {
     struct stg_probing *probing;       /* of the request that it makes, or NULL */
     struct stg_tracing *tracing;       /* what it traces, or NULL */
     struct stg_index_job *index_job;   /* what it began, or NULL */
+    uint64_t index_pipeline;           /* of an applied one; 0: a file */
     struct stg_warming *warming;       /* what it waits for, or NULL */
     char open_why[STG_ERR_TEXT_BYTES]; /* what it waits for */
     int open_code;                     /* what it fails with if that takes too long */

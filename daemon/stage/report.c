@@ -10,6 +10,8 @@
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"
 
+#define SHOWN_NS UINT64_C(2000000000) /* what ends sooner has no progress to show */
+
 static const char *state_name(const struct stg_stage *stage)
 {
     if (stage->stop.is_on)
@@ -81,6 +83,27 @@ static void fill_gpu(struct stg_stage *stage, struct stg_bump *bump,
     ret->gpu_why = stg_text_keep(bump, why);
 }
 
+static void fill_progress(struct stg_stage *stage, struct stg_bump *bump,
+                          struct stg_pipeline_status *ret)
+{
+    struct stg_activity_task tasks[STG_ACTIVITY_TASKS];
+    size_t n = stg_activity_tasks(&stage->observers.activity, tasks);
+    uint64_t now = stg_now_ns();
+    ret->progress = stg_bump_alloc(bump, n * sizeof(*ret->progress));
+    for (size_t i = 0; i < n && ret->progress != NULL; i++) {
+        const struct stg_step *step = tasks[i].step;
+        struct stg_status_progress one = {
+            .what = stg_bump_printf(bump, "step %s (line %d)", step->name, step->line),
+            .unit = tasks[i].unit,
+            .done = tasks[i].done,
+            .total = tasks[i].total,
+            .elapsed_ns = now - tasks[i].began_ns,
+        };
+        if (one.what != NULL && one.elapsed_ns >= SHOWN_NS)
+            ret->progress[ret->n_progress++] = one;
+    }
+}
+
 void stg_stage_show_apart(struct stg_stage *stage, struct stg_bump *bump,
                           struct stg_pipeline_status *ret)
 {
@@ -135,6 +158,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
     stg_stage_show_pace(stage, ret);
+    fill_progress(stage, bump, ret);
     stg_stage_commit(stage);
 }
 

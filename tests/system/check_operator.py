@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator sees: rates, tables that fit a terminal.
+"""What an operator sees: rates, progress, tables that fit a terminal, `top` in one.
 
     check_operator.py BUILD TAKING_TRAINER [PART OF A TEST'S NAME]...
 """
 import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 from daemon import SLOW, Daemon
@@ -89,7 +96,163 @@ def tables_fit_the_terminal(daemon):
     stagerctl(daemon, "delete", name)
 
 
-TESTS = [status_shows_rates_while_a_trainer_reads, tables_fit_the_terminal]
+SLOW_SHUFFLE = """
+name: filling
+dataset:
+  - range: {stop: 1000000}
+  - map:
+      graph: {late: {op: sleep, input: [value], sleep_microseconds: 2000}}
+      output: late
+  - shuffle: {buffer_size: 200000}
+  - batch: {batch_size: 8}
+"""
+
+
+def status_shows_how_far_a_buffer_is(daemon):
+    apply(daemon, SLOW_SHUFFLE)
+    with reading_trainer(daemon, "filling"):
+        end = time.monotonic() + LIMIT_S
+        found = []
+        while not found:
+            assert time.monotonic() < end, daemon.log()
+            found = reply(daemon, "status", "filling")["progress"]
+        assert (found[0]["what"], found[0]["unit"], found[0]["total"]) == ("step shuffle (line 8)", "elements", 200000)
+        assert found[0]["elapsed_seconds"] >= 2 and 0 < found[0]["done"] < 200000, found
+        expected = found[0]["elapsed_seconds"] * (200000 - found[0]["done"]) / found[0]["done"]
+        assert abs(found[0]["remaining_seconds"] - expected) <= 0.001 * expected, (found, expected)
+        line = [line for line in stagerctl(daemon, "status").splitlines() if line.startswith("  filling ")][0]
+        assert re.search(r"step shuffle \(line 8\): [\d.]+( k)? of 200 k elements, \d+/s, \d+ s left$", line), line
+        assert "progress" in stagerctl(daemon, "status", "filling")
+    stagerctl(daemon, "delete", "filling")
+
+
+class Terminal:
+    """stagerctl in a terminal: what it writes moves through a screen of characters."""
+
+    def __init__(self, daemon, *arguments, width=80, height=24, **env):
+        self.master, self.slave = pty.openpty()
+        self.raw = b""
+        self.resize(width, height)
+        self.before = termios.tcgetattr(self.slave)
+        self.process = subprocess.Popen([os.path.join(daemon.build, CTL), *arguments], stdin=self.slave,
+                                        stdout=self.slave, stderr=self.slave, env={**daemon.env(), "TERM": "xterm", **env},
+                                        start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def resize(self, width, height):
+        self.lines = [""] * height
+        self.row = 0
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def press(self, keys):
+        os.write(self.master, keys)
+
+    def take(self, text):
+        """Home, a line with its end cleared, the next line, the rest cleared: no other movement is there."""
+        for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r\n|[^\x1b\r\n]+", text):
+            if part == "\x1b[H":
+                self.row, self.fresh = 0, ""
+            elif part == "\r\n":
+                self.row, self.fresh = self.row + 1, ""
+            elif part == "\x1b[K":
+                self.lines[self.row] = self.fresh
+            elif part[0] != "\x1b":
+                self.fresh += part
+            else:
+                assert part == "\x1b[J" or part[-1] in "mhl", part
+
+    def wait_for(self, found):
+        """Reads until a whole frame is what is wanted."""
+        end = time.monotonic() + LIMIT_S
+        pending = b""
+        while True:
+            assert time.monotonic() < end, self.lines
+            if select.select([self.master], [], [], 0.1)[0]:
+                chunk = os.read(self.master, 65536)
+                self.raw += chunk
+                pending += chunk
+            while b"\x1b[J" in pending:
+                frame, pending = pending.split(b"\x1b[J", 1)
+                frame = frame[frame.rfind(b"\x1b[H"):]
+                with contextlib.suppress(IndexError):  # of the size before
+                    self.take(frame.decode())
+                if found(self.lines):
+                    return self.lines
+
+    def end(self):
+        end = time.monotonic() + LIMIT_S
+        while self.process.poll() is None:
+            assert time.monotonic() < end
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.raw += os.read(self.master, 65536)
+        while select.select([self.master], [], [], 0)[0]:
+            self.raw += os.read(self.master, 65536)
+        assert termios.tcgetattr(self.slave) == self.before, "the terminal is as it was"
+        return self.process.returncode
+
+
+def top_in_a_terminal(daemon):
+    apply(daemon, STEADY)
+    apply(daemon, "name: quiet\ndataset: [{range: {stop: 4}}, {batch: {batch_size: 2}}]\n")
+    with reading_trainer(daemon, "steady"), Terminal(daemon, "top") as top:
+        lines = top.wait_for(lambda lines: " %" in "".join(lines))
+        assert lines[0] == f"stagerd {reply(daemon, 'version')['release']}, pid {daemon.process.pid}; 2 pipelines"
+        assert lines[1].split() == ["NAME", "STATE", "BATCHES/S", "ROWS/S", "WAIT", "CLIENTS", "QUEUE", "MEMORY"]
+        assert lines[2].startswith("> quiet ") and lines[3].startswith("  steady "), lines
+        assert lines[3].split()[1] == "running" and "1/1" in lines[3].split(), lines
+        assert set(lines[4:23]) == {""} and "q ends" in lines[23] and lines[23].startswith("by NAME"), lines
+        assert max(map(len, lines)) <= 80 and b"\x1b[7m" in top.raw, lines
+        top.press(b"r")
+        top.wait_for(lambda lines: lines[2].startswith("> steady ") and lines[3].startswith("  quiet ")
+                     and lines[23].startswith("by ROWS/S"))
+        top.press(b"n\x1b[B")
+        top.wait_for(lambda lines: lines[3].startswith("> steady "))
+        top.press(b"\r")
+        lines = top.wait_for(lambda lines: lines[0] == "stagerctl top steady")
+        assert lines[1].startswith("  held up by  ") and lines[23].startswith("up and down"), lines
+        assert any(line.startswith("  buffer ") for line in lines), lines
+        top.press(b"jj")
+        top.wait_for(lambda lines: not lines[1].startswith("  held up by  "))
+        top.resize(100, 40)
+        top.wait_for(lambda lines: lines[39].startswith("up and down"))
+        top.press(b"\x1b")
+        top.wait_for(lambda lines: lines[0].startswith("stagerd ") and "q ends" in lines[39])
+        top.press(b"q")
+        assert top.end() == 0
+        assert top.raw.startswith(b"\x1b[?1049h\x1b[?25l") and top.raw.endswith(b"\x1b[?25h\x1b[?1049l"), top.raw[-80:]
+        assert b"\x1b[2J" not in top.raw
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with Terminal(daemon, "top", NO_COLOR="1") as top:
+            top.wait_for(lambda lines: "q ends" in lines[23])
+            top.process.send_signal(number)
+            assert top.end() == 0
+            assert top.raw.endswith(b"\x1b[?1049l") and b"m" not in re.findall(rb"\x1b\[[0-9;]*([A-Za-z])", top.raw)
+    stagerctl(daemon, "delete", "quiet")
+
+
+def top_without_a_terminal(daemon):
+    frames = stagerctl(daemon, "top", "--count", "2").split("\n\n")
+    assert len(frames) == 3 and frames[2] == "" and "\x1b" not in frames[0], frames
+    for frame in frames[:2]:
+        assert frame.splitlines()[1].split()[0] == "NAME" and frame.splitlines()[2].startswith("steady "), frame
+    assert "held up by" in stagerctl(daemon, "top", "steady", "--count", "1")
+    assert "did you mean steady?" in stagerctl(daemon, "top", "stedy", "--count", "1")
+    assert "INVALID_ARGUMENT" in stagerctl(daemon, "top", "--json", status=2)
+    stagerctl(daemon, "delete", "steady")
+
+
+TESTS = [status_shows_rates_while_a_trainer_reads, tables_fit_the_terminal, status_shows_how_far_a_buffer_is,
+         top_in_a_terminal, top_without_a_terminal]
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:

@@ -13,6 +13,8 @@
 #include "daemon/dataset/sources/paths.h"
 #include "daemon/dataset/step.h"
 
+#define SHOWN_FILES 256 /* between two looks at the progress of a listing */
+
 /* The listing is taken once, when the pass begins; every epoch sees the same files. */
 struct files {
     struct stg_iter iter;
@@ -150,6 +152,8 @@ static int listing_add(void *owner, const char *path, struct stg_err *err)
     struct listing *list = owner;
     uint64_t room = stg_block_room(list->scheme_bytes + strlen(path) + 1);
     int rc = stg_iter_stopped(list->iter, err);
+    if (list->n % SHOWN_FILES == 0)
+        stg_iter_progress(list->iter, "files", list->n, 0);
     if (rc == 0 && !list->is_counted && list->n == list->size)
         rc = listing_grow(list, NULL);
     if (rc == 0 && !list->is_counted)
@@ -312,6 +316,7 @@ static int list_files(struct files *files, struct stg_err *err)
     int rc = list_patterns(&list, err);
     if (rc == 0)
         rc = read_listings(&list, err);
+    stg_iter_progressed(&files->iter);
     if (rc == 0 && list.is_counted)
         rc = too_many(&list, err);
     dataset->held_bytes += list.taken;

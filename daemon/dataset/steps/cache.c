@@ -41,6 +41,7 @@ struct cache {
     struct stg_block *block; /* handed out from record `at` on */
     struct stg_cache_reader *reader;
     struct stg_cache_writer *writer;
+    uint64_t n_filled, n_all; /* in this epoch of the input; n_all 0: unknown */
 };
 
 static int cache_infer(const struct stg_step *step, const struct stg_schema *in,
@@ -208,6 +209,23 @@ static int emit(struct cache *cache, int64_t want, struct stg_block **ret,
     return 0;
 }
 
+/* The input has yielded a block; NULL: it has ended. */
+static void show_progress(struct cache *cache, const struct stg_block *block)
+{
+    uint64_t left;
+    if (block == NULL) {
+        cache->n_filled = 0;
+        stg_iter_progressed(&cache->iter);
+        return;
+    }
+    cache->n_filled += (uint64_t)block->n_records;
+    if (cache->n_filled == (uint64_t)block->n_records)
+        cache->n_all = stg_iter_left(cache->iter.input, UINT64_MAX, &left)
+                           ? cache->n_filled + left
+                           : 0;
+    stg_iter_progress(&cache->iter, "elements", cache->n_filled, cache->n_all);
+}
+
 /* The next block of the input is kept. An error item is not what others have to see. */
 static int pull_and_keep(struct cache *cache, int64_t want, struct stg_err *err)
 {
@@ -218,10 +236,12 @@ static int pull_and_keep(struct cache *cache, int64_t want, struct stg_err *err)
         return rc;
     if (rc == 0) {
         cache->may_share &= block->error.code == 0;
+        show_progress(cache, block);
         rc = keep(cache, block, err);
         return rc < 0 ? too_large(cache, rc, err) : 0;
     }
     cache->ended = true;
+    show_progress(cache, NULL);
     rc = cache->may_share ? give_to_container(cache, err) : 0;
     return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 0;
 }
@@ -296,6 +316,7 @@ static void leave_file(struct cache *cache, const struct stg_err *bad)
     stg_cache_abandon(cache->writer);
     cache->writer = NULL;
     cache->from = THE_INPUT_ONLY;
+    show_progress(cache, NULL);
     if (!cache->said)
         stg_log(STG_LOG_WARNING,
                 "step cache (line %d): %s is not written, because the pass has an error "
@@ -342,6 +363,8 @@ static int pull(struct cache *cache, int64_t want, struct stg_err *err)
     int rc = stg_iter_next(input, next_pull(cache, want), &block, err);
     if (rc < 0)
         return rc;
+    if (cache->from == THE_INPUT)
+        show_progress(cache, rc == 0 ? block : NULL);
     if (rc == 1) {
         rc = cache->from == THE_INPUT ? commit(cache, err) : 0;
         return rc < 0 ? stg_step_prefix(cache->iter.step, rc, err) : 1;

@@ -53,7 +53,8 @@ struct shuffle {
     /* Not in the buffer any more, in their order: those from first_picked on. */
     struct stg_record *picked;
     int64_t first_picked, n_picked, picked_size;
-    int failed; /* to be returned after those */
+    bool was_full; /* once, or the input had no more */
+    int failed;    /* to be returned after those */
     struct stg_err failure;
     struct stg_marks marks; /* of the input's iteration; n_out: errors in it */
 };
@@ -299,6 +300,19 @@ static bool has_error(const struct epoch *epoch)
     return epoch->first_error < epoch->n_errors;
 }
 
+/* The first time takes as long as the input does; then each pick makes room for one. */
+static void show_progress(struct shuffle *shuffle, bool is_full)
+{
+    if (shuffle->was_full)
+        return;
+    shuffle->was_full = is_full;
+    if (is_full)
+        stg_iter_progressed(&shuffle->iter);
+    else
+        stg_iter_progress(&shuffle->iter, "elements", current(shuffle)->n,
+                          shuffle->buffer_size);
+}
+
 /* Fills up, unless an error has to be emitted first. `left` will be picked then. */
 static int fill(struct shuffle *shuffle, int64_t left, struct stg_err *err)
 {
@@ -317,7 +331,9 @@ static int fill(struct shuffle *shuffle, int64_t left, struct stg_err *err)
             rc = fill_failed(shuffle, epoch, rc, err);
         if (rc < 0)
             return rc;
+        show_progress(shuffle, false);
     }
+    show_progress(shuffle, true);
     return 0;
 }
 
