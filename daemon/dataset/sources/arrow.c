@@ -157,6 +157,7 @@ static const char *reason_of(uint8_t state)
 {
     switch (state) {
     case STG_ARROW_BAD_INDEX: return "its index is out of the range of its dictionary";
+    case STG_ARROW_BAD_LIST: return "an offset of its list is out of range";
     case STG_ARROW_TOO_LARGE: return "the decimal is out of the range of int64";
     default: return "an offset of its string is out of range";
     }

@@ -62,8 +62,10 @@ static int decode_dictionary(struct stg_arrow_cursor *cursor,
                                         .n = n,
                                         .is_whole = true};
     leaf.field.has_dictionary = false;
-    if (n > 0)
-        return stg_arrow_decode(&request, ret, err);
+    if (n > 0) {
+        int rc = stg_arrow_decode(&request, ret, err);
+        return rc == 0 && ret->n < n ? damaged(err, "an offset is out of range") : rc;
+    }
     int rc = stg_arrow_fill(cursor->reading, cursor->column, 1, ret, err);
     ret->n = 0;
     return rc;

@@ -6,7 +6,7 @@
 #define MAX_ROWS 8192u /* and inner lists, that are decoded at once */
 
 /* Lists in one another, from the outer ones: list i has the elements begin[i] to
- * begin[i + 1] - 1. */
+ * begin[i + 1] - 1. There are n before the first list whose offsets are not valid. */
 struct depth {
     uint64_t first, n;
     int64_t *begin;
@@ -22,11 +22,6 @@ struct decoding {
     uint64_t n; /* rows */
     uint8_t *bad;
 };
-
-static int damaged(struct stg_err *err, const char *what)
-{
-    return stg_err(err, -STAGER_DATA_LOSS, "its data is damaged: %s", what);
-}
 
 void stg_arrow_lists_finish(struct stg_arrow_lists *lists)
 {
@@ -88,8 +83,10 @@ static int read_offsets(struct decoding *d, unsigned k, struct stg_err *err)
     int64_t before = 0, most = (int64_t)request->inputs->part.lists[k].n_items;
     for (uint64_t i = 0; i <= depth->n; i++) {
         int64_t begin = offset_at(raw, i, bytes);
-        if (begin < before || begin > most)
-            return damaged(err, "an offset of a list is out of range");
+        if (begin < before || begin > most) {
+            depth->n = i > 0 ? i - 1 : 0;
+            break;
+        }
         depth->begin[i] = before = begin;
     }
     return 0;
@@ -162,22 +159,56 @@ static int64_t element_of(const struct decoding *d, uint64_t row)
     return d->depths[0].begin[row];
 }
 
+/* The lists in those of the rows. Leaves the rows before one with a list whose offsets
+ * are not valid. */
+static int read_inner(struct decoding *d, struct stg_err *err)
+{
+    const int64_t *begin = d->depths[0].begin;
+    limit(d, MAX_ROWS, element_of);
+    int rc =
+        read_depth(d, 1, (uint64_t)begin[0], (uint64_t)(begin[d->n] - begin[0]), err);
+    while (rc == 0 && (uint64_t)(begin[d->n] - begin[0]) > d->depths[1].n)
+        d->n--;
+    return rc;
+}
+
+/* Leaves no row if the offsets of the first one are not valid. */
 static int read_lists(struct decoding *d, struct stg_err *err)
 {
     const struct stg_arrow_request *request = d->request;
     int rc = read_depth(d, 0, request->first, d->n, err);
-    if (rc == 0 && is_deep(request->column)) {
-        limit(d, MAX_ROWS, element_of);
-        const int64_t *begin = d->depths[0].begin;
-        rc =
-            read_depth(d, 1, (uint64_t)begin[0], (uint64_t)(begin[d->n] - begin[0]), err);
-    }
+    d->n = d->depths[0].n;
+    if (rc == 0 && d->n > 0 && is_deep(request->column))
+        rc = read_inner(d, err);
     if (rc == 0)
         limit(d, stg_arrow_values_at_once(request->column, request->leaf), value_of);
     return rc;
 }
 
 /* ---- values ---- */
+
+/* Makes one row, which cannot be had, and has no elements. */
+static int make_bad(struct decoding *d, struct stg_arrow_values *values,
+                    struct stg_err *err)
+{
+    struct depth *outer = &d->depths[0], *inner = &d->depths[1];
+    int rc = 0;
+    d->n = 1;
+    outer->begin[0] = outer->begin[1] = 0;
+    outer->has_nulls = inner->has_nulls = false;
+    d->bad[0] = STG_ARROW_BAD_LIST;
+    if (is_deep(d->request->column)) {
+        *inner = (struct depth){0};
+        rc = take_memory(d, 1, err);
+    }
+    if (rc < 0)
+        return rc;
+    if (inner->begin != NULL)
+        inner->begin[0] = 0;
+    rc = stg_arrow_fill(d->request->reading, d->request->column, 1, values, err);
+    values->n = 0;
+    return rc;
+}
 
 static int decode_values(struct decoding *d, struct stg_arrow_values *values,
                          struct stg_err *err)
@@ -197,10 +228,11 @@ static int decode_values(struct decoding *d, struct stg_arrow_values *values,
         d->n--;
     if (d->n > 0)
         return 0;
-    d->n = 1; /* its strings are long */
+    d->n = 1; /* its strings are long, or one of them is not valid */
     request.n = (uint64_t)value_of(d, 1) - request.first;
     request.is_whole = true;
-    return stg_arrow_decode(&request, values, err);
+    rc = stg_arrow_decode(&request, values, err);
+    return rc == 0 && values->n < request.n ? make_bad(d, values, err) : rc;
 }
 
 /* Offsets in a batch become those in its rows. */
@@ -361,7 +393,7 @@ int stg_arrow_lists_decode(const struct stg_arrow_request *request,
     struct decoding d = {.request = request, .lists = lists, .n = request->n};
     int rc = read_lists(&d, err);
     if (rc == 0)
-        rc = decode_values(&d, values, err);
+        rc = d.n > 0 ? decode_values(&d, values, err) : make_bad(&d, values, err);
     return rc == 0 ? decode_rows(&d, values, err) : rc;
 }
 

@@ -20,11 +20,6 @@ struct decoding {
     bool has_state; /* not all are good */
 };
 
-static int damaged(struct stg_err *err, const char *what)
-{
-    return stg_err(err, -STAGER_DATA_LOSS, "its data is damaged: %s", what);
-}
-
 void stg_arrow_values_finish(struct stg_arrow_values *values)
 {
     stg_chunk_unref(values->data);
@@ -438,8 +433,6 @@ static int read_strings(struct decoding *d, struct stg_err *err)
 /* A row whose offsets are not valid: no string. */
 static int make_bad(struct decoding *d, struct stg_err *err)
 {
-    if (d->request->is_whole)
-        return damaged(err, "an offset is out of range");
     d->n = 1;
     d->to->begin[0] = d->to->end[0] = 0;
     d->state[0] = STG_ARROW_BAD_OFFSET;
@@ -463,9 +456,11 @@ static int decode_strings(struct decoding *d, struct stg_err *err)
     if (rc < 0)
         return rc;
     uint64_t n = take_offsets(d, raw, inputs->data.bytes);
-    if (n == 0 || (n < d->n && request->is_whole))
+    d->n = n == d->n || !request->is_whole ? n : 0;
+    if (request->is_whole && d->n == 0)
+        return 0;
+    if (n == 0)
         return make_bad(d, err);
-    d->n = n;
     rc = read_validities(d, err);
     return rc == 0 ? read_strings(d, err) : rc;
 }

@@ -12,10 +12,11 @@
 
 enum stg_arrow_state {
     STG_ARROW_GOOD = 0,
-    STG_ARROW_IS_NULL, /* and has no default */
-    STG_ARROW_BAD_OFFSET,
-    STG_ARROW_BAD_INDEX, /* the dictionary has no such value */
-    STG_ARROW_TOO_LARGE  /* a decimal for int64 */
+    STG_ARROW_IS_NULL,    /* and has no default */
+    STG_ARROW_BAD_OFFSET, /* of a string */
+    STG_ARROW_BAD_LIST,   /* an offset of a list, or of a string in it */
+    STG_ARROW_BAD_INDEX,  /* the dictionary has no such value */
+    STG_ARROW_TOO_LARGE   /* a decimal for int64 */
 };
 
 /* Numbers lie at `fixed`. String i is the bytes [begin[i], end[i]) of base; the default
@@ -53,7 +54,7 @@ struct stg_arrow_request {
     struct stg_arrow_inputs *inputs;
     const struct stg_arrow_values *dictionary; /* NULL: none */
     uint64_t first, n;                         /* values, or rows; n at least 1 */
-    bool is_whole;                             /* not fewer than n */
+    bool is_whole; /* n, or none if the offsets of a string are not valid */
 };
 
 /* Decodes values, fewer than n where strings are long. DATA_LOSS: they cannot be had;

@@ -314,7 +314,7 @@ static void data_that_is_damaged_is_an_error_with_its_offset(void)
          ": its dictionary is damaged: the file has none"},
         {arrow_bad_list, sizeof(arrow_bad_list),
          "columns: {x: int64}, shapes: {x: [null]}",
-         ": its data is damaged: an offset of a list is out of range"},
+         ": an offset of its list is out of range"},
         {arrow_bad_text, sizeof(arrow_bad_text), "columns: {x: string}",
          ": an offset of its string is out of range"},
         {arrow_bad_size, sizeof(arrow_bad_size), "columns: {x: int64}",
@@ -331,6 +331,23 @@ static void data_that_is_damaged_is_an_error_with_its_offset(void)
         if (rows[i].data != arrow_nested)
             CHECK_CONTAINS(text, "record batch 0 at offset ");
     }
+}
+
+/* The rows before and behind it are had, wherever a pass begins. */
+static void an_offset_of_a_list_that_is_damaged_costs_its_two_rows(void)
+{
+    static const int32_t offsets[] = {0, 0, 1, 3, 6, 6, 6, 8, 11, 11};
+    static const int32_t damage = INT32_MAX;
+    static uint8_t copy[sizeof(arrow_lists)];
+    struct arrow_file file = {
+        .options = "columns: {ids: int64}, shapes: {ids: [null]}, defaults: {ids: -1}"};
+    memcpy(copy, arrow_lists, sizeof(copy));
+    uint8_t *at = memmem(copy, sizeof(copy), offsets, sizeof(offsets));
+    CHECK(at != NULL);
+    memcpy(at + 4 * sizeof(damage), &damage, sizeof(damage));
+    stg_test_file("a.arrow", copy, sizeof(copy));
+    for (uint64_t n = 0; n < 9; n++)
+        check_seek(&file, "...!!..................", n);
 }
 
 /* A changed byte of the schema says so. */
@@ -505,6 +522,7 @@ static const struct stg_test tests[] = {
     TEST(a_stream_may_end_without_a_mark),
     TEST(an_error_names_file_column_and_what_to_do),
     TEST(data_that_is_damaged_is_an_error_with_its_offset),
+    TEST(an_offset_of_a_list_that_is_damaged_costs_its_two_rows),
     TEST(numbers_that_are_big_endian_are_refused),
     TEST(rows_that_cannot_be_had_name_their_column_and_batch),
     TEST(a_file_that_is_truncated_while_it_is_open_costs_its_rows),
