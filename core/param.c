@@ -350,3 +350,35 @@ int stg_param_check(const struct stg_param *params, size_t n_params,
     }
     return 0;
 }
+
+size_t stg_utf8_bytes(const char *at, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)at;
+    unsigned char low = 0x80, high = 0xbf;
+    size_t more;
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] >= 0xc2 && s[0] <= 0xdf)
+        more = 1;
+    else if (s[0] >= 0xe0 && s[0] <= 0xef)
+        more = 2;
+    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
+        more = 3;
+    else
+        return 0;
+    if (s[0] == 0xe0)
+        low = 0xa0; /* excludes overlong forms */
+    else if (s[0] == 0xed)
+        high = 0x9f; /* excludes surrogates */
+    else if (s[0] == 0xf0)
+        low = 0x90;
+    else if (s[0] == 0xf4)
+        high = 0x8f; /* excludes code points past U+10FFFF */
+    if (n <= more || s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i <= more; i++) {
+        if (s[i] < 0x80 || s[i] > 0xbf)
+            return 0;
+    }
+    return more + 1;
+}

@@ -69,4 +69,8 @@ static inline int stg_hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Returns the length of the well-formed UTF-8 sequence at s, of which n bytes are there
+ * (RFC 3629), or 0. n: at least 1. */
+size_t stg_utf8_bytes(const char *s, size_t n);
+
 #endif

@@ -110,6 +110,7 @@ struct parts {
     Stager__CommitRequest commit;
     Stager__Rollback rollback;
     Stager__MetricsRequest metrics;
+    Stager__SchemaRequest schema;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -411,6 +412,12 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         STG_PUT(&parts.metrics, open_metrics, request->open_metrics);
         message.metrics = &parts.metrics;
         break;
+    case STG_REQUEST_SCHEMA:
+        stager__schema_request__init(&parts.schema);
+        parts.schema.url = stg_wire_required(request->url);
+        STG_PUT(&parts.schema, first, request->first);
+        message.schema = &parts.schema;
+        break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -575,6 +582,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->versions, STG_REQUEST_VERSIONS},
         {m->audit, STG_REQUEST_AUDIT},
         {m->metrics, STG_REQUEST_METRICS},
+        {m->schema, STG_REQUEST_SCHEMA},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -614,6 +622,10 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_VERSIONS: ret->name = m->versions->name; return 0;
     case STG_REQUEST_AUDIT: ret->name = m->audit->name; return 0;
     case STG_REQUEST_METRICS: ret->open_metrics = m->metrics->open_metrics != 0; return 0;
+    case STG_REQUEST_SCHEMA:
+        ret->url = m->schema->url;
+        ret->first = m->schema->first;
+        return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

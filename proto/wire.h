@@ -9,6 +9,7 @@
 #define STG_PROTO_WIRE_H
 
 #include "core/batch.h"
+#include "core/file/schema.h"
 #include "core/spec.h"
 
 #define STG_MESSAGE_MAX_BYTES 65536u
@@ -59,6 +60,7 @@ enum stg_request_kind {
     STG_REQUEST_VERSIONS = 27,
     STG_REQUEST_AUDIT = 28,
     STG_REQUEST_METRICS = 29,
+    STG_REQUEST_SCHEMA = 30,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -125,6 +127,8 @@ struct stg_request {
                                         daemon has not asked yet */
     const char *const *unsupported;  /* nodes that the client's build cannot compute */
     size_t n_unsupported;
+    const char *url;   /* schema: of a file, or a pattern */
+    uint32_t first;    /* schema: the number of the first column of the reply */
     bool open_metrics; /* metrics: as OpenMetrics; else as text for Prometheus */
     uint32_t millis;   /* trace: duration */
     uint32_t most;   /* work: the daemon refuses if it has this many workers; 0: no limit
@@ -336,6 +340,7 @@ struct stg_reply {
     size_t n_commits;
     struct stg_version_entry *versions; /* versions: from the oldest on */
     size_t n_versions;
+    struct stg_file_schema schema;
 
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;

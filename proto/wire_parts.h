@@ -51,6 +51,13 @@ int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
 int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,
                           struct stg_explain *ret, struct stg_err *err);
 
+/* ---- wire_schema.c ---- */
+
+int stg_wire_schema_fill(const struct stg_file_schema *from, struct stg_bump *bump,
+                         Stager__SchemaReply **ret);
+int stg_wire_schema_take(const Stager__SchemaReply *from, struct stg_bump *bump,
+                         struct stg_file_schema *ret, struct stg_err *err);
+
 /* ---- wire_scan.c ---- */
 
 /* Fields of a newer peer's schema in one message. */

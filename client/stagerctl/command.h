@@ -56,6 +56,7 @@ int stg_ctl_trace(const struct stg_ctl_options *options);
 int stg_ctl_commits(const struct stg_ctl_options *options);
 int stg_ctl_audit(const struct stg_ctl_options *options);
 int stg_ctl_metrics(const struct stg_ctl_options *options);
+int stg_ctl_schema(const struct stg_ctl_options *options);
 int stg_ctl_index(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);
@@ -117,6 +118,11 @@ int stg_ctl_call(struct stg_ctl_link *link, struct stg_request *request,
 /* The same; prints a refusal. 0 or EXIT_FAILED. */
 int stg_ctl_ask(struct stg_ctl_link *link, struct stg_request *request,
                 struct stg_reply *ret);
+
+/* schema.c: describes a data file; prints a refusal. The result is in bump. 0 or
+ * EXIT_FAILED. */
+int stg_ctl_describe(struct stg_ctl_link *link, const char *url, struct stg_bump *bump,
+                     struct stg_file_schema *ret);
 
 /* The peer; strings live as long as the link. */
 void stg_ctl_daemon(const struct stg_ctl_link *link, struct stg_admin_daemon *ret);

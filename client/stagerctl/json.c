@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/stager.h"
+#include "core/param.h"
 
 /* ---- floats of the small dtypes ---- */
 
@@ -189,42 +190,10 @@ void stg_json_array_end(struct stg_json_writer *json)
 
 /* ---- strings ---- */
 
-/* Returns the length of the well-formed UTF-8 sequence at s (RFC 3629), or 0. */
-static size_t utf8_bytes(const unsigned char *s, size_t n)
-{
-    unsigned char low = 0x80, high = 0xbf;
-    size_t more;
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] >= 0xc2 && s[0] <= 0xdf)
-        more = 1;
-    else if (s[0] >= 0xe0 && s[0] <= 0xef)
-        more = 2;
-    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-        more = 3;
-    else
-        return 0;
-    if (s[0] == 0xe0)
-        low = 0xa0; /* excludes overlong forms */
-    else if (s[0] == 0xed)
-        high = 0x9f; /* excludes surrogates */
-    else if (s[0] == 0xf0)
-        low = 0x90;
-    else if (s[0] == 0xf4)
-        high = 0x8f; /* excludes code points past U+10FFFF */
-    if (n <= more || s[1] < low || s[1] > high)
-        return 0;
-    for (size_t i = 2; i <= more; i++) {
-        if (s[i] < 0x80 || s[i] > 0xbf)
-            return 0;
-    }
-    return more + 1;
-}
-
 bool stg_json_is_text(const char *data, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        size_t step = utf8_bytes((const unsigned char *)data + i, n - i);
+        size_t step = stg_utf8_bytes(data + i, n - i);
         if (step == 0)
             return false;
         i += step;

@@ -99,6 +99,13 @@ static const struct command commands[] = {
      "Prometheus.\n"
      "  stager-metrics serves the same text over HTTP.",
      stg_ctl_metrics},
+    {"schema", ARGUMENT_ONE, "FILE", "gt",
+     "Prints the format and the columns of a data file: what each is in the file, the "
+     "dtype that\n"
+     "  a step declares for it, and why stager cannot read it. Of a pattern or a folder: "
+     "of its\n"
+     "  first file.",
+     stg_ctl_schema},
     {"index", ARGUMENT_SOME, "NAME|FILE...", "",
      "Builds the record indexes of the files of pipelines: applied ones by name, or "
      "those "
@@ -138,10 +145,11 @@ static void print_usage(FILE *out)
             "`stagerctl COMMAND --help` shows the details. stagerctl looks for stagerd "
             "in DIR, else\n"
             "in environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
-            "check, apply, list, status, top, explain, commits, delete, versions and "
-            "rollback "
-            "also go through\n"
-            "the gate: --gate URL, with --token-file FILE or environment STAGER_TOKEN.\n"
+            "check, apply, list, status, top, explain, commits, delete, versions, "
+            "rollback and\n"
+            "schema also go through the gate: --gate URL, with --token-file FILE or "
+            "environment\n"
+            "STAGER_TOKEN.\n"
             "Exit status: 0 success, 1 an error was reported, 2 wrong usage.\n");
 }
 

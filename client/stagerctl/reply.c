@@ -126,6 +126,62 @@ void stg_reply_list_json(struct stg_json_writer *json, const struct stg_reply *r
     stg_json_array_end(json);
 }
 
+/* ---- schema ---- */
+
+static void file_column_json(struct stg_json_writer *json,
+                             const struct stg_file_column *column)
+{
+    bool is_read = column->dtype != STAGER_DT_INVALID;
+    stg_json_object_begin(json);
+    stg_json_put_string(json, "name", column->name);
+    stg_json_put_string(json, "type", column->type);
+    stg_json_put_string(json, "logical_type", column->logical);
+    stg_json_put_string(json, "dtype", is_read ? stager_dtype_name(column->dtype) : "");
+    stg_json_key(json, "shape");
+    stg_json_array_begin(json);
+    for (int d = 0; d < column->ndim; d++) {
+        if (column->shape[d] < 0)
+            stg_json_null(json);
+        else
+            stg_json_int(json, column->shape[d]);
+    }
+    stg_json_array_end(json);
+    stg_json_put_bool(json, "nullable", column->nullable);
+    stg_json_put_bool(json, "dictionary", column->has_dictionary);
+    stg_json_put_string(json, "encodings", column->encodings);
+    stg_json_put_string(json, "codec", column->codec);
+    stg_json_put_uint(json, "bytes", column->bytes);
+    stg_json_put_uint(json, "plain_bytes", column->plain_bytes);
+    stg_json_put_string(json, "problem", column->problem);
+    stg_json_object_end(json);
+}
+
+void stg_reply_schema_json(struct stg_json_writer *json,
+                           const struct stg_file_schema *schema)
+{
+    stg_json_object_begin(json);
+    stg_json_put_string(json, "url", schema->url);
+    stg_json_put_bool(json, "has_more", schema->has_more);
+    stg_json_put_string(json, "format", schema->format);
+    stg_json_put_string(json, "compression", schema->compression);
+    stg_json_put_string(json, "delim", schema->delim);
+    stg_json_put_bool(json, "has_header", schema->has_header);
+    stg_json_put_string(json, "note", schema->note);
+    stg_json_put_uint(json, "bytes", schema->bytes);
+    stg_json_key(json, "n_rows");
+    if (schema->has_rows)
+        stg_json_uint(json, schema->n_rows);
+    else
+        stg_json_null(json);
+    stg_json_put_uint(json, "n_parts", schema->n_parts);
+    stg_json_key(json, "columns");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < schema->n; i++)
+        file_column_json(json, &schema->columns[i]);
+    stg_json_array_end(json);
+    stg_json_object_end(json);
+}
+
 /* ---- commits, versions ---- */
 
 void stg_reply_time_json(struct stg_json_writer *json, uint64_t time_ns)

@@ -46,6 +46,10 @@ void stg_reply_status_json(struct stg_json_writer *json,
 void stg_reply_explain_json(struct stg_json_writer *json,
                             const struct stg_explain *explain);
 
+/* Of schema: one object, with all columns of a file. */
+void stg_reply_schema_json(struct stg_json_writer *json,
+                           const struct stg_file_schema *schema);
+
 /* The daemon that answered. */
 void stg_reply_daemon_json(struct stg_json_writer *json,
                            const struct stg_admin_daemon *daemon);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/param.h"
+
 #define FIRST_BYTES 65536
 
 /* ---- the buffer ---- */
@@ -74,26 +76,6 @@ char *stg_metrics_seconds(uint64_t ns, char *buf)
 
 /* ---- labels ---- */
 
-/* Returns the bytes of the UTF-8 character that begins here; 0: it is none. */
-static size_t character_bytes(const unsigned char *at)
-{
-    size_t n = at[0] < 0x80   ? 1
-               : at[0] < 0xc2 ? 0
-               : at[0] < 0xe0 ? 2
-               : at[0] < 0xf0 ? 3
-               : at[0] < 0xf5 ? 4
-                              : 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    bool is_long = n == 3 && at[0] == 0xe0 && at[1] < 0xa0;
-    bool is_surrogate = n == 3 && at[0] == 0xed && at[1] >= 0xa0;
-    is_long |= n == 4 && at[0] == 0xf0 && at[1] < 0x90;
-    bool is_beyond = n == 4 && at[0] == 0xf4 && at[1] >= 0x90;
-    return is_long || is_surrogate || is_beyond ? 0 : n;
-}
-
 /* Writes one character of a value, escaped, to ret (4 bytes); returns how many. */
 static size_t escape(const char *at, size_t n, char *ret)
 {
@@ -117,7 +99,7 @@ char *stg_metrics_label(const char *name, const char *value, char *buf, size_t b
     const char *end = buf + bytes - 2; /* for the quote and the NUL */
     while (*value != '\0') {
         char one[4];
-        size_t width = character_bytes((const unsigned char *)value);
+        size_t width = stg_utf8_bytes(value, strnlen(value, 4));
         size_t n_escaped = escape(value, width, one);
         if (to + n_escaped > end)
             break;

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/pipeline/probe.h"
 
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/clock.h"
 #include "core/param.h"
 #include "daemon/dataset/sources/braces.h"
 #include "daemon/dataset/sources/listing.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/step_lint.h"
+#include "daemon/host/bounded.h"
 #include "proto/load.h"
 
 #define MAX_PROBLEMS 8
@@ -22,14 +20,9 @@
 #define MAX_THREADS 4   /* at once: each may hang in a file system */
 #define BUFFER_BYTES (64u << 20)
 
-/* The caller and the thread hold one reference each. */
 struct probe {
-    atomic_int refs;
-    _Atomic int stopped; /* the caller has stopped waiting */
-    pthread_mutex_t lock;
-    pthread_cond_t done;
-    bool is_done; /* guarded by lock, as what follows */
-    size_t n;
+    struct stg_bounded bounded;
+    size_t n; /* guarded by its lock, as are the lines */
     char lines[MAX_PROBLEMS][STG_ERR_TEXT_BYTES];
 
     /* Of the thread alone. */
@@ -43,14 +36,9 @@ struct probe {
     bool is_advised; /* on a shuffle, once */
 };
 
-static atomic_int n_threads;
-
-static void unref(struct probe *probe)
+static void destroy(struct stg_bounded *bounded)
 {
-    if (probe == NULL || atomic_fetch_sub(&probe->refs, 1) > 1)
-        return;
-    pthread_cond_destroy(&probe->done);
-    pthread_mutex_destroy(&probe->lock);
+    struct probe *probe = (struct probe *)bounded;
     free(probe->text);
     free(probe->groups);
     free(probe);
@@ -66,10 +54,10 @@ static void add_line(struct probe *probe, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    pthread_mutex_lock(&probe->lock);
-    if (probe->n < MAX_PROBLEMS && atomic_load(&probe->stopped) == 0)
+    pthread_mutex_lock(&probe->bounded.lock);
+    if (probe->n < MAX_PROBLEMS && atomic_load(&probe->bounded.stopped) == 0)
         strcpy(probe->lines[probe->n++], text);
-    pthread_mutex_unlock(&probe->lock);
+    pthread_mutex_unlock(&probe->bounded.lock);
 }
 
 /* ---- one file of a pattern ---- */
@@ -101,7 +89,7 @@ static void find_first(struct probe *probe, const struct stg_step *step, const c
                                      .gid = probe->gid,
                                      .groups = probe->groups,
                                      .n_groups = probe->n_groups,
-                                     .stopped = &probe->stopped};
+                                     .stopped = &probe->bounded.stopped};
     if (stg_storage_find(url, &storage, &path, &err) < 0 || storage->remote)
         return;
     int rc = is_listing ? stg_listing_read(url, &identity, take_first, ret, &err)
@@ -197,7 +185,7 @@ static void try_dataset(struct probe *probe, const struct stg_pipeline_spec *spe
                                   .groups = probe->groups,
                                   .n_groups = probe->n_groups,
                                   .buffer_bytes = BUFFER_BYTES,
-                                  .stopped = &probe->stopped};
+                                  .stopped = &probe->bounded.stopped};
     struct stg_dataset *dataset = NULL;
     struct stg_block *block = NULL;
     struct stg_err err = {0};
@@ -256,7 +244,7 @@ static int try_name(void *owner, const char *url, struct stg_err *err)
 {
     struct steps *steps = owner;
     struct probe *probe = steps->probe;
-    if (probe->n_tried++ >= MAX_PATTERNS || atomic_load(&probe->stopped) != 0)
+    if (probe->n_tried++ >= MAX_PATTERNS || atomic_load(&probe->bounded.stopped) != 0)
         return -STAGER_CANCELLED;
     struct found found = {0};
     find_first(probe, &steps->all[0], url, steps->is_listing, &found);
@@ -288,9 +276,9 @@ static void try_steps(struct probe *probe, const struct stg_pipeline_spec *spec,
     try_names(probe, spec, steps, n, "listing");
 }
 
-static void *probe_main(void *arg)
+static void run(struct stg_bounded *bounded)
 {
-    struct probe *probe = arg;
+    struct probe *probe = (struct probe *)bounded;
     struct stg_pipeline_spec *spec = NULL;
     if (stg_load_pipeline(probe->text, probe->text_bytes, "<text>", &spec, NULL) == 0) {
         try_steps(probe, spec, spec->steps, spec->n_steps);
@@ -298,14 +286,12 @@ static void *probe_main(void *arg)
             try_steps(probe, spec, spec->branches[i].steps, spec->branches[i].n_steps);
         stg_pipeline_spec_destroy(spec);
     }
-    pthread_mutex_lock(&probe->lock);
-    probe->is_done = true;
-    pthread_cond_signal(&probe->done);
-    pthread_mutex_unlock(&probe->lock);
-    unref(probe);
-    atomic_fetch_sub(&n_threads, 1);
-    return NULL;
 }
+
+static atomic_int n_threads;
+
+static const struct stg_bounded_kind kind = {
+    .run = run, .destroy = destroy, .n_threads = &n_threads, .max_threads = MAX_THREADS};
 
 /* ---- the caller ---- */
 
@@ -314,9 +300,7 @@ static struct probe *probe_create(const struct stg_probe_config *config)
     struct probe *probe = calloc(1, sizeof(*probe));
     if (probe == NULL)
         return NULL;
-    probe->refs = 1;
-    pthread_mutex_init(&probe->lock, NULL);
-    stg_clock_cond_init(&probe->done);
+    stg_bounded_init(&probe->bounded, &kind);
     probe->uid = config->uid;
     probe->gid = config->gid;
     probe->n_groups = config->n_groups;
@@ -324,7 +308,7 @@ static struct probe *probe_create(const struct stg_probe_config *config)
     probe->text = malloc(config->text_bytes + 1);
     probe->groups = calloc(config->n_groups + 1, sizeof(gid_t));
     if (probe->text == NULL || probe->groups == NULL) {
-        unref(probe);
+        stg_bounded_unref(&probe->bounded);
         return NULL;
     }
     memcpy(probe->text, config->text, config->text_bytes);
@@ -334,48 +318,27 @@ static struct probe *probe_create(const struct stg_probe_config *config)
     return probe;
 }
 
-/* Returns false if there is no thread. */
-static bool probe_start(struct probe *probe)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    if (atomic_fetch_add(&n_threads, 1) >= MAX_THREADS || pthread_attr_init(&attr) != 0) {
-        atomic_fetch_sub(&n_threads, 1);
-        return false;
-    }
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    atomic_fetch_add(&probe->refs, 1);
-    bool started = pthread_create(&thread, &attr, probe_main, probe) == 0;
-    pthread_attr_destroy(&attr);
-    if (!started) {
-        atomic_fetch_sub(&probe->refs, 1);
-        atomic_fetch_sub(&n_threads, 1);
-    }
-    return started;
-}
-
 size_t stg_probe(const struct stg_probe_config *config, struct stg_bump *bump,
                  const char **ret, size_t n)
 {
     size_t n_lines = 0;
     struct probe *probe = probe_create(config);
-    if (probe == NULL || !probe_start(probe)) {
-        unref(probe);
+    if (probe == NULL)
+        return 0;
+    if (!stg_bounded_start(&probe->bounded)) {
+        stg_bounded_unref(&probe->bounded);
         return 0;
     }
-    uint64_t until = stg_now_ns() + config->wait_ns;
-    pthread_mutex_lock(&probe->lock);
-    while (!probe->is_done && stg_now_ns() < until)
-        stg_clock_cond_wait(&probe->done, &probe->lock, until);
-    atomic_store(&probe->stopped, 1);
+    bool is_done = stg_bounded_wait(&probe->bounded, config->wait_ns, NULL);
+    pthread_mutex_lock(&probe->bounded.lock);
     for (size_t i = 0; i < probe->n && n_lines < n; i++) {
         ret[n_lines] = stg_bump_strdup(bump, probe->lines[i]);
         n_lines += ret[n_lines] != NULL;
     }
-    if (!probe->is_done && n_lines < n)
+    if (!is_done && n_lines < n)
         ret[n_lines++] = "problem: stagerd could not test the files of the pipeline: "
                          "their file system is slow to answer";
-    pthread_mutex_unlock(&probe->lock);
-    unref(probe);
+    pthread_mutex_unlock(&probe->bounded.lock);
+    stg_bounded_unref(&probe->bounded);
     return n_lines;
 }

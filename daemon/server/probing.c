@@ -3,9 +3,11 @@
 
 #include <stdlib.h>
 
+#include "daemon/describe/describe.h"
 #include "daemon/pipeline/probe.h"
 
-#define WAIT_NS 200000000u /* of a worker, for the file system */
+#define WAIT_NS 200000000u      /* of a worker, for the file system */
+#define DESCRIBE_NS 8000000000u /* of a worker; clients wait for 10 s */
 
 bool stg_probing_is_change(const struct stg_request *request)
 {
@@ -15,12 +17,27 @@ bool stg_probing_is_change(const struct stg_request *request)
 
 bool stg_probing_is_for(const struct stg_request *request)
 {
-    return request->kind == STG_REQUEST_CHECK || stg_probing_is_change(request);
+    return request->kind == STG_REQUEST_CHECK || request->kind == STG_REQUEST_SCHEMA ||
+           stg_probing_is_change(request);
+}
+
+static void describe(struct stg_probing *probing)
+{
+    struct stg_describe_config config = {.url = probing->request.url,
+                                         .first = probing->request.first,
+                                         .identity = &probing->identity,
+                                         .wait_ns = DESCRIBE_NS,
+                                         .stopped = &probing->server->stopped};
+    stg_describe(&config, &probing->description, &probing->err);
 }
 
 static void try_files(uv_work_t *work)
 {
     struct stg_probing *probing = work->data;
+    if (probing->request.kind == STG_REQUEST_SCHEMA) {
+        describe(probing);
+        return;
+    }
     struct stg_probe_config config = {.text = probing->request.text,
                                       .text_bytes = probing->request.text_bytes,
                                       .uid = probing->identity.uid,
@@ -48,6 +65,7 @@ void stg_probing_release(struct stg_probing *probing)
     probing->caller->served(probing);
     stg_server_sweep_soon(probing->server);
     stg_bump_finish(&probing->bump);
+    stg_description_free(probing->description);
     free(probing);
 }
 

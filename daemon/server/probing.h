@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A request to check or to change a pipeline, until its reply is sent. A worker of libuv
- * tries the files of the pipeline: a file system that does not answer must not hold the
- * loop. Changes take turns: the next one is served when the disk has the last one.
- * Belongs to the loop.
+ * A request to check or to change a pipeline, or to describe a file, until its reply is
+ * sent. A worker of libuv tries the files of the pipeline, or waits for the description:
+ * a file system that does not answer must not hold the loop. Changes take turns: the next
+ * one is served when the disk has the last one. Belongs to the loop.
  */
 #ifndef STG_DAEMON_SERVER_PROBING_H
 #define STG_DAEMON_SERVER_PROBING_H
@@ -19,6 +19,8 @@ struct stg_probing {
     struct stg_request request;
     const char *problems[STG_PROBING_PROBLEMS]; /* that the first batch would fail with */
     size_t n_problems;
+    struct stg_description *description; /* of a file, or NULL: err has the reason */
+    struct stg_err err;
     const struct stg_probing_caller *caller;
     void *owner;
     struct stg_reply reply; /* of a change that waits for the disk */

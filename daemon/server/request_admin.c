@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "core/log.h"
+#include "daemon/describe/describe.h"
 #include "daemon/gate/gate.h"
 #include "daemon/pipeline/explain.h"
 #include "daemon/pipeline/index_job.h"
@@ -477,6 +478,24 @@ void stg_serve_delete(struct stg_session *session, const struct stg_request *req
                                 &(struct stg_change_done){answer_delete, session}, &err);
     if (rc < 0)
         end_change(session, &err);
+}
+
+/* ---- schema ---- */
+
+/* The client asks again for columns that did not fit. */
+static void shorten_schema(struct stg_reply *reply)
+{
+    while (!stg_request_fits(reply) && reply->schema.n > 0)
+        reply->schema.n -= reply->schema.n / 16 + 1;
+}
+
+void stg_serve_schema(struct stg_session *session, const struct stg_request *request)
+{
+    const struct stg_probing *probing = session->probing;
+    struct stg_reply reply = stg_reply_to(request);
+    if (probing->description != NULL)
+        reply.schema = *stg_description_schema(probing->description);
+    stg_request_finish(session, &reply, shorten_schema, probing->err.code, &probing->err);
 }
 
 /* ---- tokens ---- */

@@ -18,6 +18,7 @@
 
 #include "core/device.h"
 #include "core/log.h"
+#include "daemon/describe/describe.h"
 #include "daemon/gate/gate.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
@@ -267,6 +268,7 @@ static void stop(struct stg_server *server, const char *why)
     if (server->stopping)
         return;
     server->stopping = true;
+    atomic_store(&server->stopped, 1);
     stg_log(STG_LOG_INFO, "stopping on %s", why);
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listen_poll);
@@ -566,6 +568,7 @@ void stg_server_finish(struct stg_server *server)
            (stg_catalog_working(server->catalog) || server->n_probing > 0))
         uv_run(&server->loop, UV_RUN_ONCE);
     stg_catalog_destroy(server->catalog);
+    stg_describe_finish();
     stg_fetchers_finish();
     stg_stores_finish();
     stg_disk_finish();

@@ -58,6 +58,7 @@ struct stg_server {
     uint32_t n_probing; /* requests that a worker, or a change, is at */
     struct stg_probing *first_turn, *last_turn; /* changes that wait for their turn */
     bool stopping;
+    _Atomic int stopped; /* not 0: work for replies ends; read by workers */
 };
 
 /* Makes runtime_dir, takes its lock and that of state_dir, binds the socket and reads the

@@ -80,6 +80,7 @@ def requests():
     yield "request_rollback", number(1, 15) + data(27, data(1, "criteo") + number(2, 300) + number(3, 1))
     yield "request_rollback_last", (number(1, 16) + data(17, b"id") + number(18, 4) + data(27, data(1, "criteo")))
     yield "request_versions", number(1, 17) + data(28, data(1, "criteo"))
+    yield "request_schema", number(1, 23) + data(31, data(1, "/data/*.parquet") + number(2, 300))
     yield "request_trace", number(1, 9) + data(12, data(1, "criteo") + number(2, 5000))
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
                                   + data(17, b"id\0\xff") + number(18, 0))
@@ -195,6 +196,13 @@ def replies():
                + data(5, "/p/x.yaml"))
     yield "reply_versions", number(1, 17) + number(9, 28) + data(
         28, data(1, "criteo") + data(2, version) + data(2, number(1, 301)))
+    column = (data(1, "user/id") + data(2, "INT64") + data(3, "INT_64") + data(4, "PLAIN, RLE") + data(5, "SNAPPY")
+              + number(7, 9) + number(8, 1) + number(8, 32) + number(9, 1) + number(11, 300) + number(12, 1 << 40))
+    union = data(1, "u") + data(6, "a union") + number(10, 1)
+    yield "reply_schema", number(1, 23) + number(9, 31) + data(
+        31, data(1, "/data/a") + number(2, 1) + data(3, "parquet") + data(4, "gzip") + data(5, ";") + number(6, 1)
+        + data(7, "n") + number(8, 1 << 33) + number(9, 0) + number(10, 3) + data(11, column) + data(11, union)
+        + number(12, 300) + number(13, 302))
     yield "reply_audit", number(1, 18) + number(9, 29)
     yield "reply_metrics", number(1, 22) + number(9, 30)
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))

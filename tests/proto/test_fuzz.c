@@ -306,7 +306,8 @@ static const struct seed messages[] = {
     MESSAGE(reply_commits),        MESSAGE(reply_error),
     MESSAGE(request_audit),        MESSAGE(request_open_again),
     MESSAGE(request_commit_away),  MESSAGE(reply_open_again),
-    MESSAGE(request_open_metrics), MESSAGE(reply_metrics)};
+    MESSAGE(request_open_metrics), MESSAGE(reply_metrics),
+    MESSAGE(request_schema),       MESSAGE(reply_schema)};
 
 static void request_try(struct fuzz *f)
 {

@@ -22,6 +22,7 @@ struct opening {
     bool has_schema;
     struct stg_chunk *chunk; /* the metadata in hand */
     bool *ret_storage;
+    struct stg_describing *describing; /* gets the schema; NULL: none does */
 };
 
 static int damaged(struct stg_err *err, const char *what)
@@ -153,6 +154,7 @@ static int add_batch(struct opening *opening, const struct stg_arrow_message *me
                   sizeof(*file->batches), err);
     if (rc < 0)
         return rc;
+    file->codec = message->batch.codec;
     file->bytes += piece->metadata_bytes + piece->body_bytes;
     file->batches[file->n_batches++] =
         (struct stg_arrow_batch){.piece = *piece,
@@ -169,6 +171,8 @@ static int take_schema(struct opening *opening, const void *schema, int version,
         return damaged(err, "it has two schemas, or none");
     opening->has_schema = true;
     opening->file->version = version;
+    if (opening->describing != NULL)
+        return stg_arrow_schema_describe(schema, version, opening->describing, err);
     return stg_arrow_schema_find(schema, version, opening->wants,
                                  opening->file->n_columns, opening->file->leaves, err);
 }
@@ -370,26 +374,35 @@ static int read_file(struct opening *opening, struct stg_chunk **tail,
                    : read_other(opening, size, err);
 }
 
+/* Opens a file with its n columns. */
+static int open_file(struct opening *opening, struct stg_quota *quota, uint32_t n,
+                     struct stg_err *err)
+{
+    *opening->ret_storage = false;
+    opening->file = calloc(1, sizeof(*opening->file));
+    if (opening->file == NULL)
+        return out_of_memory(err);
+    opening->file->quota = quota;
+    opening->file->codec = -1;
+    struct stg_chunk *tail = NULL;
+    int rc = create_leaves(opening, n, err);
+    if (rc == 0)
+        rc = read_file(opening, &tail, err);
+    stg_chunk_unref(tail);
+    stg_chunk_unref(opening->chunk);
+    if (rc < 0)
+        stg_arrow_close(opening->file);
+    return rc;
+}
+
 int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
                    const struct stg_arrow_want *wants, uint32_t n,
                    struct stg_arrow_file **ret, bool *ret_storage, struct stg_err *err)
 {
     struct opening opening = {
         .source = source, .wants = wants, .ret_storage = ret_storage};
-    struct stg_chunk *tail = NULL;
-    *ret_storage = false;
-    opening.file = calloc(1, sizeof(*opening.file));
-    if (opening.file == NULL)
-        return out_of_memory(err);
-    opening.file->quota = quota;
-    int rc = create_leaves(&opening, n, err);
+    int rc = open_file(&opening, quota, n, err);
     if (rc == 0)
-        rc = read_file(&opening, &tail, err);
-    stg_chunk_unref(tail);
-    stg_chunk_unref(opening.chunk);
-    if (rc < 0)
-        stg_arrow_close(opening.file);
-    else
         *ret = opening.file;
     return rc;
 }
@@ -424,6 +437,36 @@ void stg_arrow_announce(const struct stg_arrow_file *file, struct stg_source *so
     storage->will_need(source, at->piece.at, at->piece.metadata_bytes);
     for (uint32_t i = before != NULL ? before->n_stretches : 0; i < at->n_stretches; i++)
         storage->will_need(source, file->stretches[i].at, file->stretches[i].bytes);
+}
+
+int stg_arrow_describe(struct stg_source *source, struct stg_quota *quota,
+                       struct stg_describing *to, bool *ret_storage, struct stg_err *err)
+{
+    static const char *const codecs[] = {"LZ4_FRAME", "ZSTD"};
+    struct opening opening = {
+        .source = source, .ret_storage = ret_storage, .describing = to};
+    struct stg_file_schema *schema = &to->schema;
+    int rc = open_file(&opening, quota, 0, err);
+    if (rc < 0)
+        return rc;
+    const struct stg_arrow_file *file = opening.file;
+    struct stg_err why = {.text = "its codec is not supported; LZ4_FRAME and ZSTD are"};
+    const char *codec = file->codec < 0    ? "UNCOMPRESSED"
+                        : file->codec <= 1 ? codecs[file->codec]
+                                           : "?";
+    for (size_t i = 0; i < schema->n; i++) {
+        schema->columns[i].codec = codec;
+        if (file->codec > 1)
+            stg_describing_refuse(to, &schema->columns[i], &why);
+    }
+    schema->format = "arrow";
+    schema->has_rows = true;
+    schema->n_rows = stg_arrow_n_rows(file);
+    schema->n_parts = file->n_batches;
+    rc = source->storage->size(source, &schema->bytes, err);
+    *ret_storage = rc < 0;
+    stg_arrow_close(opening.file);
+    return rc;
 }
 
 void stg_arrow_close(struct stg_arrow_file *file)

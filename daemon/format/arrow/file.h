@@ -36,6 +36,7 @@ struct stg_arrow_file {
     uint32_t n_stretches;
     uint32_t batches_size, dictionaries_size, stretches_size;
     int version;
+    int codec;               /* of its last batch; -1: it is not compressed */
     uint64_t bytes;          /* of its batches */
     struct stg_quota *quota; /* borrowed */
     uint64_t taken;          /* of the quota */
@@ -55,6 +56,11 @@ int stg_arrow_open(struct stg_source *source, struct stg_quota *quota,
 void stg_arrow_announce(const struct stg_arrow_file *file, struct stg_source *source,
                         uint32_t batch);
 void stg_arrow_close(struct stg_arrow_file *file); /* NULL is allowed */
+
+/* Describes a file; a column that cannot be read has the reason. Errors as those of
+ * stg_arrow_open. */
+int stg_arrow_describe(struct stg_source *source, struct stg_quota *quota,
+                       struct stg_describing *to, bool *ret_storage, struct stg_err *err);
 
 static inline uint64_t stg_arrow_n_rows(const struct stg_arrow_file *file)
 {

@@ -104,6 +104,11 @@ static void take_type(const fb::Field *field, stg_arrow_field *to)
         to->bits = type->unit() == 0 ? 32 : 64;
     } else if (auto type = field->type_as_Time()) {
         to->bits = type->bits();
+        to->unit = type->unit();
+    } else if (auto type = field->type_as_Timestamp()) {
+        to->unit = type->unit();
+    } else if (auto type = field->type_as_Duration()) {
+        to->unit = type->unit();
     } else if (auto type = field->type_as_FixedSizeBinary()) {
         to->size = type->bytes();
     } else if (auto type = field->type_as_FixedSizeList()) {
@@ -143,6 +148,7 @@ static uint32_t take_fields(const Fields *fields, stg_arrow_field *to, uint32_t 
         to[at].name = field->name() != nullptr ? field->name()->c_str() : "";
         to[at].n_children = field->children() != nullptr ? field->children()->size() : 0;
         to[at].n_below = n - at - 1;
+        to[at].is_nullable = field->nullable();
         take_type(field, &to[at]);
         take_dictionary(field->dictionary(), &to[at]);
     }

@@ -62,7 +62,9 @@ struct stg_arrow_field {
     int32_t bits;     /* of a number, a time, a decimal */
     int32_t size;     /* of FIXED_BINARY, FIXED_LIST */
     int32_t scale;    /* of a decimal */
+    int32_t unit;     /* of a time: the number of the format's TimeUnit */
     bool is_signed;
+    bool is_nullable;
     bool is_sparse; /* a union */
     uint32_t n_children;
     uint32_t n_below; /* fields in its tree, without itself */

@@ -14,9 +14,10 @@ struct schema {
     struct stg_arrow_leaf *leaves;
     uint32_t n;
     int version;
-    struct stg_arrow_place at; /* of the next field */
-    char path[MAX_PATH];       /* without the fields that make a list or a map */
-    char whole[MAX_PATH];      /* and with them */
+    struct stg_arrow_place at;         /* of the next field */
+    struct stg_describing *describing; /* gets each column; NULL: none does */
+    char path[MAX_PATH];               /* without the fields that make a list or a map */
+    char whole[MAX_PATH];              /* and with them */
 };
 
 /* The fields around one. */
@@ -26,6 +27,7 @@ struct around {
     bool is_item;     /* the one right around it is a list: its name is left out */
     bool is_entry;    /* and a map: it is a struct of key and value */
     const char *name; /* that it has in place of its own, in a map; or NULL */
+    bool is_nullable; /* one of them is */
     unsigned n_lists; /* those of struct stg_arrow_leaf, but there may be more */
     struct stg_arrow_list lists[STG_MAX_LISTS];
     uint32_t n_parents;
@@ -139,16 +141,17 @@ static bool fits(const struct stg_arrow_field *field, int dtype)
     }
 }
 
-static const char *dtype_of(const struct stg_arrow_field *field)
+/* Returns the narrowest dtype that fits. */
+static int narrowest(const struct stg_arrow_field *field)
 {
-    static const int dtypes[] = {STAGER_INT8,    STAGER_INT16,   STAGER_INT32,
-                                 STAGER_INT64,   STAGER_UINT8,   STAGER_UINT16,
-                                 STAGER_UINT32,  STAGER_UINT64,  STAGER_BOOL,
+    static const int dtypes[] = {STAGER_INT8,    STAGER_UINT8,   STAGER_INT16,
+                                 STAGER_UINT16,  STAGER_INT32,   STAGER_UINT32,
+                                 STAGER_INT64,   STAGER_UINT64,  STAGER_BOOL,
                                  STAGER_FLOAT16, STAGER_FLOAT32, STAGER_FLOAT64};
     size_t i = 0, n = sizeof(dtypes) / sizeof(dtypes[0]);
     while (i < n && !fits(field, dtypes[i]))
         i++;
-    return i < n ? stg_dtype_name(dtypes[i]) : "string";
+    return i < n ? dtypes[i] : STAGER_STRING;
 }
 
 static bool is_width(int bits, int least, int most)
@@ -234,7 +237,8 @@ static int refuse_dtype(const struct stg_arrow_want *want,
 {
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "column %.256s: it is %s in the file, and the step declares %s",
-                   want->name, dtype_of(field), stg_dtype_name(want->dtype));
+                   want->name, stg_dtype_name(narrowest(field)),
+                   stg_dtype_name(want->dtype));
 }
 
 static int check_lists(const struct stg_arrow_want *want, unsigned n_lists,
@@ -296,6 +300,76 @@ static int take_leaf(struct schema *schema, const struct stg_arrow_field *field,
         return rc;
     set_leaf(schema, field, around, leaf);
     return fits(field, want->dtype) ? 0 : refuse_dtype(want, field, err);
+}
+
+/* ---- a description ---- */
+
+static const char *type_text(const struct stg_arrow_field *field,
+                             struct stg_describing *to)
+{
+    static const char *const units[] = {"s", "ms", "us", "ns"};
+    const char *unit = field->unit >= 0 && field->unit < 4 ? units[field->unit] : "?";
+    switch (field->type) {
+    case STG_ARROW_INT:
+        return stg_describing_text(to, "%sint%d", field->is_signed ? "" : "u",
+                                   field->bits);
+    case STG_ARROW_FLOAT: return stg_describing_text(to, "float%d", field->bits);
+    case STG_ARROW_DECIMAL:
+        return stg_describing_text(to, "decimal%d(scale %d)", field->bits, field->scale);
+    case STG_ARROW_DATE: return stg_describing_text(to, "date%d", field->bits);
+    case STG_ARROW_TIME: return stg_describing_text(to, "time%d[%s]", field->bits, unit);
+    case STG_ARROW_TIMESTAMP: return stg_describing_text(to, "timestamp[%s]", unit);
+    case STG_ARROW_DURATION: return stg_describing_text(to, "duration[%s]", unit);
+    case STG_ARROW_FIXED_BINARY:
+        return stg_describing_text(to, "fixed_size_binary[%d]", field->size);
+    default: break;
+    }
+    const char *name = type_name(field->type);
+    return strncmp(name, "a ", 2) == 0    ? name + 2
+           : strncmp(name, "an ", 3) == 0 ? name + 3
+                                          : name;
+}
+
+/* A decimal with digits behind the point is a number with them. */
+static int described_dtype(const struct stg_arrow_field *field)
+{
+    bool is_fraction = field->type == STG_ARROW_DECIMAL && field->scale > 0;
+    return is_fraction ? STAGER_FLOAT64 : narrowest(field);
+}
+
+static void describe_lists(const struct around *around, struct stg_file_column *column)
+{
+    for (unsigned i = 0; i < around->n_lists && i < STG_MAX_LISTS; i++) {
+        const struct stg_arrow_list *list = &around->lists[i];
+        bool is_fixed = list->offset_bytes == 0 && list->size > 0;
+        column->shape[column->ndim++] = is_fixed ? (int64_t)list->size : -1;
+    }
+}
+
+/* A path that is too long is counted under the name of its field. */
+static void describe_field(const struct schema *schema,
+                           const struct stg_arrow_field *field,
+                           const struct around *around, bool is_long)
+{
+    struct stg_describing *to = schema->describing;
+    const char *name = is_long ? field->name : schema->path;
+    struct stg_file_column *column = stg_describing_add(to, name, strlen(name));
+    if (column == NULL || column->name == NULL)
+        return;
+    struct stg_arrow_leaf leaf = {0};
+    struct stg_arrow_want want = {
+        .name = column->name,
+        .dtype = described_dtype(field),
+        .n_lists = around->n_lists <= STG_MAX_LISTS ? around->n_lists : STG_MAX_LISTS};
+    struct schema one = {.wants = &want, .leaves = &leaf, .n = 1};
+    struct stg_err why = {.text = "its path has more than 1024 bytes"};
+    column->type = type_text(field, to);
+    column->has_dictionary = field->has_dictionary;
+    column->nullable = field->is_nullable || around->is_nullable;
+    column->dtype = want.dtype;
+    describe_lists(around, column);
+    if (is_long || take_leaf(&one, field, around, 0, &why) < 0)
+        stg_describing_refuse(to, column, &why);
 }
 
 /* ---- the tree ---- */
@@ -371,6 +445,7 @@ static int take_children(struct schema *schema, uint32_t i, const struct around 
     const struct stg_arrow_field *field = &schema->fields[i];
     struct around inner = *around;
     inner.is_item = inner.is_entry = false;
+    inner.is_nullable |= field->is_nullable;
     inner.name = NULL;
     if (is_list(field))
         enter_list(field, at, &inner);
@@ -403,6 +478,10 @@ static int take_field(struct schema *schema, uint32_t i, const struct around *ar
         if (is_named(schema, &paths, c))
             rc = take_leaf(schema, field, around, c, err);
     }
+    bool is_struct = field->type == STG_ARROW_STRUCT && !field->has_dictionary;
+    bool is_column = !is_list(field) && !is_struct && !around->is_hidden;
+    if (rc == 0 && is_column && schema->describing != NULL)
+        describe_field(schema, field, around, paths.path_bytes >= MAX_PATH);
     schema->at.node++;
     schema->at.extent += n_extents(schema, field);
     schema->at.n_views += is_view(field->type) && !field->has_dictionary;
@@ -432,11 +511,8 @@ static int check_wants(const struct schema *schema, struct stg_err *err)
     return 0;
 }
 
-int stg_arrow_schema_find(const void *data, int version,
-                          const struct stg_arrow_want *wants, uint32_t n,
-                          struct stg_arrow_leaf *leaves, struct stg_err *err)
+static int read_tree(struct schema *schema, const void *data, struct stg_err *err)
 {
-    struct schema schema = {.wants = wants, .leaves = leaves, .n = n, .version = version};
     struct around around = {0};
     if (stg_arrow_schema_is_big_endian(data))
         return stg_err(err, -STAGER_UNIMPLEMENTED,
@@ -448,10 +524,25 @@ int stg_arrow_schema_find(const void *data, int version,
     if (fields == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stg_arrow_schema_fields(data, fields, n_fields);
-    schema.fields = fields;
-    int rc = take_fields(&schema, 0, n_fields, &around, err);
+    schema->fields = fields;
+    int rc = take_fields(schema, 0, n_fields, &around, err);
     if (rc == 0)
-        rc = check_wants(&schema, err);
+        rc = check_wants(schema, err);
     free(fields);
     return rc;
+}
+
+int stg_arrow_schema_find(const void *data, int version,
+                          const struct stg_arrow_want *wants, uint32_t n,
+                          struct stg_arrow_leaf *leaves, struct stg_err *err)
+{
+    struct schema schema = {.wants = wants, .leaves = leaves, .n = n, .version = version};
+    return read_tree(&schema, data, err);
+}
+
+int stg_arrow_schema_describe(const void *data, int version, struct stg_describing *to,
+                              struct stg_err *err)
+{
+    struct schema schema = {.version = version, .describing = to};
+    return read_tree(&schema, data, err);
 }

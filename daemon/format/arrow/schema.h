@@ -9,6 +9,7 @@
 
 #include "core/err.h"
 #include "daemon/format/arrow/metadata.h"
+#include "daemon/format/describing.h"
 #include "daemon/format/list_rows.h"
 
 #define STG_ARROW_MAX_PARENTS 16
@@ -53,5 +54,10 @@ struct stg_arrow_leaf {
 int stg_arrow_schema_find(const void *schema, int version,
                           const struct stg_arrow_want *wants, uint32_t n,
                           struct stg_arrow_leaf *leaves, struct stg_err *err);
+
+/* Adds each column of a schema to a description: name, type, dtype, or why it cannot be
+ * read. Errors as those of stg_arrow_schema_find. */
+int stg_arrow_schema_describe(const void *schema, int version, struct stg_describing *to,
+                              struct stg_err *err);
 
 #endif

@@ -53,6 +53,12 @@ static const struct codec *codec_of(int64_t number)
     return is_there ? &codecs[number] : &unknown;
 }
 
+const char *stg_parquet_codec_name(int64_t number, bool *ret_known)
+{
+    *ret_known = codec_of(number)->is_known;
+    return codec_of(number)->name;
+}
+
 /* A ColumnChunk with its ColumnMetaData. */
 struct chunk {
     int64_t type, codec, n_values, data, dictionary, bytes;
@@ -195,13 +201,6 @@ static int read_group(struct footer *footer, struct stg_thrift *thrift, uint32_t
 
 /* ---- the file ---- */
 
-/* The parts of FileMetaData, wherever they stand. */
-struct metadata {
-    struct stg_thrift schema, groups;
-    uint64_t n_elements, n_groups;
-    int64_t n_rows;
-};
-
 static void read_list(struct stg_thrift *thrift, const struct stg_thrift_field *field,
                       struct stg_thrift *ret, uint64_t *ret_n)
 {
@@ -210,10 +209,11 @@ static void read_list(struct stg_thrift *thrift, const struct stg_thrift_field *
     stg_thrift_skip(thrift, field);
 }
 
-static int find_parts(struct stg_thrift thrift, struct metadata *ret, struct stg_err *err)
+static int find_parts(struct stg_thrift thrift, struct stg_parquet_metadata *ret,
+                      struct stg_err *err)
 {
     struct stg_thrift_field field = {0};
-    *ret = (struct metadata){.n_rows = -1};
+    *ret = (struct stg_parquet_metadata){.n_rows = -1};
     while (stg_thrift_next(&thrift, &field)) {
         switch (field.id) {
         case 2: read_list(&thrift, &field, &ret->schema, &ret->n_elements); break;
@@ -262,22 +262,18 @@ static int take_arrays(struct footer *footer, uint32_t n_groups, struct stg_err 
                : out_of_memory(err);
 }
 
-static int parse(struct footer *footer, const uint8_t *data, uint64_t bytes,
+static int parse(struct footer *footer, struct stg_parquet_metadata *metadata,
                  struct stg_err *err)
 {
-    struct metadata metadata;
-    struct stg_thrift thrift = {.at = data, .end = data + bytes};
     uint64_t n_rows = 0;
-    int rc = find_parts(thrift, &metadata, err);
+    int rc = take_arrays(footer, (uint32_t)metadata->n_groups, err);
     if (rc == 0)
-        rc = take_arrays(footer, (uint32_t)metadata.n_groups, err);
-    if (rc == 0)
-        rc = stg_parquet_schema_read(&metadata.schema, metadata.n_elements, footer->wants,
-                                     footer->n_wants, footer->file->leaves,
+        rc = stg_parquet_schema_read(&metadata->schema, metadata->n_elements,
+                                     footer->wants, footer->n_wants, footer->file->leaves,
                                      footer->columns, &footer->n_leaves, err);
-    for (uint32_t i = 0; rc == 0 && i < metadata.n_groups; i++)
-        rc = read_group(footer, &metadata.groups, i, &n_rows, err);
-    if (rc == 0 && n_rows != (uint64_t)metadata.n_rows)
+    for (uint32_t i = 0; rc == 0 && i < metadata->n_groups; i++)
+        rc = read_group(footer, &metadata->groups, i, &n_rows, err);
+    if (rc == 0 && n_rows != (uint64_t)metadata->n_rows)
         rc = damaged(err, "its row groups have another number of rows than the file");
     return rc;
 }
@@ -340,19 +336,34 @@ static int read_footer(struct stg_source *source, uint64_t size, struct stg_quot
                                ret_storage, err);
 }
 
+int stg_parquet_metadata_read(struct stg_source *source, uint64_t size,
+                              struct stg_quota *quota, struct stg_chunk **chunk,
+                              uint64_t *ret_bytes, struct stg_parquet_metadata *ret,
+                              bool *ret_storage, struct stg_err *err)
+{
+    int rc = read_footer(source, size, quota, chunk, ret_bytes, ret_storage, err);
+    if (rc < 0)
+        return rc;
+    const uint8_t *data = (const uint8_t *)(*chunk)->data;
+    struct stg_thrift thrift = {.at = data, .end = data + *ret_bytes};
+    return find_parts(thrift, ret, err);
+}
+
 int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
                      const struct stg_parquet_want *wants, uint32_t n,
                      struct stg_parquet_file **ret, bool *ret_storage,
                      struct stg_err *err)
 {
     struct footer footer = {.wants = wants, .n_wants = n};
+    struct stg_parquet_metadata metadata;
     struct stg_chunk *chunk = NULL;
     uint64_t size = 0, bytes = 0;
     *ret_storage = false;
     int rc = source->storage->size(source, &size, err);
     *ret_storage = rc < 0;
     if (rc == 0)
-        rc = read_footer(source, size, quota, &chunk, &bytes, ret_storage, err);
+        rc = stg_parquet_metadata_read(source, size, quota, &chunk, &bytes, &metadata,
+                                       ret_storage, err);
     if (rc < 0)
         goto end;
     footer.data_end = size - TAIL_BYTES - bytes;
@@ -362,7 +373,7 @@ int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
         goto end;
     }
     footer.file->quota = quota;
-    rc = parse(&footer, (const uint8_t *)chunk->data, bytes, err);
+    rc = parse(&footer, &metadata, err);
     if (rc < 0)
         stg_parquet_close(footer.file);
     else

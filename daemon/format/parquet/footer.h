@@ -39,6 +39,23 @@ int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
                      struct stg_err *err);
 void stg_parquet_close(struct stg_parquet_file *file); /* NULL is allowed */
 
+/* The parts of FileMetaData, wherever they stand. */
+struct stg_parquet_metadata {
+    struct stg_thrift schema, groups; /* lists of elements and of row groups */
+    uint64_t n_elements, n_groups;
+    int64_t n_rows;
+};
+
+/* Reads the footer of a file of that size: *ret points into *chunk, which the caller
+ * unrefs, also on failure. Errors as those of stg_parquet_open. */
+int stg_parquet_metadata_read(struct stg_source *source, uint64_t size,
+                              struct stg_quota *quota, struct stg_chunk **chunk,
+                              uint64_t *ret_bytes, struct stg_parquet_metadata *ret,
+                              bool *ret_storage, struct stg_err *err);
+
+/* Returns the name of a codec by its number in the format, "?" if there is none. */
+const char *stg_parquet_codec_name(int64_t number, bool *ret_known);
+
 static inline uint64_t stg_parquet_n_rows(const struct stg_parquet_file *file)
 {
     return file->n_groups > 0 ? file->ends[file->n_groups - 1] : 0;

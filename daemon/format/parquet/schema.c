@@ -12,7 +12,9 @@
 enum { REQUIRED = 0, OPTIONAL = 1, REPEATED = 2 };
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3 };
 enum { CONVERTED_UINT_8 = 11, CONVERTED_INT_8 = 15, CONVERTED_INT_64 = 18 };
-enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
+enum { CONVERTED_TIME_MILLIS = 7, CONVERTED_TIMESTAMP_MICROS = 10 };
+enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_DECIMAL = 5, LOGICAL_TIME = 7 };
+enum { LOGICAL_TIMESTAMP = 8, LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
 
 /* A SchemaElement. */
 struct element {
@@ -21,6 +23,8 @@ struct element {
     int64_t type, value_bytes, repetition, n_children, converted; /* -1: not written */
     bool has_integer, is_signed, is_float16, is_list, is_map;
     int64_t bits;
+    int logical, unit; /* numbers of LogicalType and TimeUnit; 0: not written */
+    int64_t scale, precision;
 };
 
 /* The names from the root to an element, with '/' between them. */
@@ -52,6 +56,7 @@ struct schema {
     struct stg_parquet_leaf *leaves;
     uint32_t *columns;
     uint32_t n_leaves;
+    struct stg_describing *describing; /* gets each leaf; NULL: none does */
     struct group groups[MAX_NESTING];
     unsigned depth;
     /* Of the element that is read; and without the names of groups that only make a list
@@ -75,15 +80,40 @@ static void read_integer(struct stg_thrift *thrift, struct element *element)
     }
 }
 
+/* A TimeUnit is a union: the number of its field is the unit. */
+static void read_unit(struct stg_thrift *thrift, struct element *element)
+{
+    struct stg_thrift_field field = {0};
+    while (stg_thrift_next(thrift, &field)) {
+        element->unit = field.id;
+        stg_thrift_skip(thrift, &field);
+    }
+}
+
+static void read_time(struct stg_thrift *thrift, struct element *element)
+{
+    struct stg_thrift_field field = {0};
+    while (stg_thrift_next(thrift, &field)) {
+        if (field.id == 2 && stg_thrift_struct(thrift, &field))
+            read_unit(thrift, element);
+        else
+            stg_thrift_skip(thrift, &field);
+    }
+}
+
 static void read_logical(struct stg_thrift *thrift, struct element *element)
 {
     struct stg_thrift_field field = {0};
     while (stg_thrift_next(thrift, &field)) {
+        bool is_time = field.id == LOGICAL_TIME || field.id == LOGICAL_TIMESTAMP;
+        element->logical = field.id;
         element->is_float16 |= field.id == LOGICAL_FLOAT16;
         element->is_list |= field.id == LOGICAL_LIST;
         element->is_map |= field.id == LOGICAL_MAP;
         if (field.id == LOGICAL_INTEGER && stg_thrift_struct(thrift, &field))
             read_integer(thrift, element);
+        else if (is_time && stg_thrift_struct(thrift, &field))
+            read_time(thrift, element);
         else
             stg_thrift_skip(thrift, &field);
     }
@@ -104,6 +134,8 @@ static void read_element(struct stg_thrift *thrift, struct element *element)
             break;
         case 5: element->n_children = stg_thrift_int(thrift, &field); break;
         case 6: element->converted = stg_thrift_int(thrift, &field); break;
+        case 7: element->scale = stg_thrift_int(thrift, &field); break;
+        case 8: element->precision = stg_thrift_int(thrift, &field); break;
         case 10:
             if (stg_thrift_struct(thrift, &field))
                 read_logical(thrift, element);
@@ -192,16 +224,17 @@ static bool fits(const struct stg_parquet_leaf *leaf, int dtype)
     }
 }
 
-static const char *dtype_of(const struct stg_parquet_leaf *leaf)
+/* Returns the narrowest dtype that fits. */
+static int narrowest(const struct stg_parquet_leaf *leaf)
 {
-    static const int dtypes[] = {STAGER_INT8,    STAGER_INT16,   STAGER_INT32,
-                                 STAGER_INT64,   STAGER_UINT8,   STAGER_UINT16,
-                                 STAGER_UINT32,  STAGER_UINT64,  STAGER_BOOL,
+    static const int dtypes[] = {STAGER_INT8,    STAGER_UINT8,   STAGER_INT16,
+                                 STAGER_UINT16,  STAGER_INT32,   STAGER_UINT32,
+                                 STAGER_INT64,   STAGER_UINT64,  STAGER_BOOL,
                                  STAGER_FLOAT16, STAGER_FLOAT32, STAGER_FLOAT64};
     size_t i = 0, n = sizeof(dtypes) / sizeof(dtypes[0]);
     while (i < n && !fits(leaf, dtypes[i]))
         i++;
-    return i < n ? stg_dtype_name(dtypes[i]) : "string";
+    return i < n ? dtypes[i] : STAGER_STRING;
 }
 
 /* ---- the tree ---- */
@@ -304,7 +337,96 @@ static int take_leaf(struct schema *schema, const struct element *element,
         return rc;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "column %.256s: it is %s in the file, and the step declares %s",
-                   want->name, dtype_of(leaf), stg_dtype_name(want->dtype));
+                   want->name, stg_dtype_name(narrowest(leaf)),
+                   stg_dtype_name(want->dtype));
+}
+
+static const char *type_text(const struct element *element, struct stg_describing *to)
+{
+    static const char *const names[] = {"BOOLEAN", "INT32",  "INT64",     "INT96",
+                                        "FLOAT",   "DOUBLE", "BYTE_ARRAY"};
+    if (element->type != STG_PARQUET_FIXED_LEN_BYTE_ARRAY)
+        return names[element->type];
+    return stg_describing_text(to, "FIXED_LEN_BYTE_ARRAY(%lld)",
+                               (long long)element->value_bytes);
+}
+
+/* By the numbers of ConvertedType, for files without a LogicalType. */
+static const char *converted_text(const struct element *element)
+{
+    static const char *const names[] = {[0] = "STRING",
+                                        [4] = "ENUM",
+                                        [6] = "DATE",
+                                        [CONVERTED_TIME_MILLIS] = "TIME(ms)",
+                                        [8] = "TIME(us)",
+                                        [9] = "TIMESTAMP(ms)",
+                                        [CONVERTED_TIMESTAMP_MICROS] = "TIMESTAMP(us)",
+                                        [11] = "UINT_8",
+                                        [12] = "UINT_16",
+                                        [13] = "UINT_32",
+                                        [14] = "UINT_64",
+                                        [15] = "INT_8",
+                                        [16] = "INT_16",
+                                        [17] = "INT_32",
+                                        [18] = "INT_64",
+                                        [19] = "JSON",
+                                        [20] = "BSON",
+                                        [21] = "INTERVAL"};
+    int64_t n = element->converted;
+    return n >= 0 && n < (int64_t)(sizeof(names) / sizeof(names[0])) ? names[n] : NULL;
+}
+
+static const char *logical_text(const struct element *element, struct stg_describing *to)
+{
+    static const char *const units[] = {"", "ms", "us", "ns"};
+    static const char *const names[] = {
+        [1] = "STRING", [4] = "ENUM",  [6] = "DATE",  [11] = "UNKNOWN",
+        [12] = "JSON",  [13] = "BSON", [14] = "UUID", [LOGICAL_FLOAT16] = "FLOAT16"};
+    enum { CONVERTED_DECIMAL = 5 };
+    int logical = element->logical;
+    if (logical == LOGICAL_DECIMAL || element->converted == CONVERTED_DECIMAL)
+        return stg_describing_text(to, "DECIMAL(%lld, %lld)",
+                                   (long long)element->precision,
+                                   (long long)element->scale);
+    if (logical == LOGICAL_TIME || logical == LOGICAL_TIMESTAMP)
+        return stg_describing_text(
+            to, "%s(%s)", logical == LOGICAL_TIME ? "TIME" : "TIMESTAMP",
+            element->unit > 0 && element->unit < 4 ? units[element->unit] : "?");
+    if (element->has_integer)
+        return stg_describing_text(to, "%s_%lld", element->is_signed ? "INT" : "UINT",
+                                   (long long)element->bits);
+    if (logical > 0 && logical < (int)(sizeof(names) / sizeof(names[0])) &&
+        names[logical] != NULL)
+        return names[logical];
+    return converted_text(element);
+}
+
+/* A path that is too long is counted under the name of its leaf. */
+static void describe_leaf(struct schema *schema, const struct element *element,
+                          const struct levels *levels)
+{
+    struct stg_describing *to = schema->describing;
+    const struct path *path = &schema->short_path;
+    bool is_long = path->bytes >= MAX_PATH;
+    struct stg_parquet_leaf leaf;
+    struct stg_file_column *column =
+        is_long ? stg_describing_add(to, element->name, element->name_bytes)
+                : stg_describing_add(to, path->text, path->bytes);
+    if (column == NULL)
+        return;
+    set_leaf(element, levels, &leaf);
+    struct stg_parquet_want want = {
+        .name = column->name != NULL ? column->name : "",
+        .n_lists = leaf.n_lists <= STG_MAX_LISTS ? leaf.n_lists : STG_MAX_LISTS};
+    struct stg_err why = {.text = "its path has more than 1024 bytes"};
+    column->type = type_text(element, to);
+    column->logical = logical_text(element, to);
+    column->nullable = leaf.max_level > leaf.n_lists;
+    column->dtype = narrowest(&leaf);
+    if (is_long || check_lists(&want, &leaf, &why) < 0)
+        stg_describing_refuse(to, column, &why);
+    while (column->ndim < (int)want.n_lists)
+        column->shape[column->ndim++] = -1;
 }
 
 static int add_leaf(struct schema *schema, const struct element *element,
@@ -317,6 +439,8 @@ static int add_leaf(struct schema *schema, const struct element *element,
         if (is_named(schema, c))
             rc = take_leaf(schema, element, &levels, c, err);
     }
+    if (rc == 0 && schema->describing != NULL)
+        describe_leaf(schema, element, &levels);
     schema->n_leaves++;
     return rc;
 }
@@ -414,6 +538,22 @@ static bool expects(const struct schema *schema, uint64_t i, bool is_leaf)
                   : schema->depth > 0 && schema->groups[schema->depth - 1].n_left > 0;
 }
 
+static int read_tree(struct schema *schema, struct stg_thrift *thrift,
+                     uint64_t n_elements, struct stg_err *err)
+{
+    for (uint64_t i = 0; i < n_elements; i++) {
+        struct element element;
+        read_element(thrift, &element);
+        if (thrift->is_bad || !expects(schema, i, element.type >= 0))
+            return damaged(err);
+        int rc = add_element(schema, &element, err);
+        if (rc < 0)
+            return rc;
+    }
+    bool is_whole = n_elements > 0 && schema->groups[0].n_left == 0 && schema->depth == 1;
+    return is_whole ? 0 : damaged(err);
+}
+
 int stg_parquet_schema_read(struct stg_thrift *thrift, uint64_t n_elements,
                             const struct stg_parquet_want *wants, uint32_t n,
                             struct stg_parquet_leaf *leaves, uint32_t *columns,
@@ -422,17 +562,16 @@ int stg_parquet_schema_read(struct stg_thrift *thrift, uint64_t n_elements,
     struct schema schema = {.wants = wants, .n = n, .leaves = leaves, .columns = columns};
     for (uint32_t c = 0; c < n; c++)
         columns[c] = STG_PARQUET_NO_COLUMN;
-    for (uint64_t i = 0; i < n_elements; i++) {
-        struct element element;
-        read_element(thrift, &element);
-        if (thrift->is_bad || !expects(&schema, i, element.type >= 0))
-            return damaged(err);
-        int rc = add_element(&schema, &element, err);
-        if (rc < 0)
-            return rc;
-    }
-    if (n_elements == 0 || schema.groups[0].n_left > 0 || schema.depth != 1)
-        return damaged(err);
+    int rc = read_tree(&schema, thrift, n_elements, err);
+    if (rc < 0)
+        return rc;
     *ret = schema.n_leaves;
     return check_found(&schema, err);
+}
+
+int stg_parquet_schema_describe(struct stg_thrift *thrift, uint64_t n_elements,
+                                struct stg_describing *to, struct stg_err *err)
+{
+    struct schema schema = {.describing = to};
+    return read_tree(&schema, thrift, n_elements, err);
 }

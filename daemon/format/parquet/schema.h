@@ -7,6 +7,7 @@
 #define STG_DAEMON_PARQUET_SCHEMA_H
 
 #include "core/err.h"
+#include "daemon/format/describing.h"
 #include "daemon/format/list_rows.h"
 #include "daemon/format/parquet/thrift.h"
 
@@ -55,5 +56,10 @@ int stg_parquet_schema_read(struct stg_thrift *thrift, uint64_t n_elements,
                             const struct stg_parquet_want *wants, uint32_t n,
                             struct stg_parquet_leaf *leaves, uint32_t *columns,
                             uint32_t *ret, struct stg_err *err);
+
+/* Adds each leaf of the schema to a description: name, type, dtype, or why it cannot be
+ * read. DATA_LOSS. */
+int stg_parquet_schema_describe(struct stg_thrift *thrift, uint64_t n_elements,
+                                struct stg_describing *to, struct stg_err *err);
 
 #endif
