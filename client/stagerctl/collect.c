@@ -11,15 +11,39 @@ static int out_of_memory(struct stg_err *err)
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-const char *stg_collect_absolute(const char *path, struct stg_bump *bump)
+/* Appends a path whose wildcards are characters like others. Returns behind it. */
+static char *escape(char *to, const char *path)
 {
-    char folder[PATH_MAX];
-    if (path[0] == '/' || strstr(path, "://") != NULL ||
-        getcwd(folder, sizeof(folder)) == NULL)
+    for (; *path != '\0'; path++) {
+        if (strchr("*?[]{}\\", *path) != NULL)
+            *to++ = '\\';
+        *to++ = *path;
+    }
+    *to = '\0';
+    return to;
+}
+
+const char *stg_collect_pattern(const char *path, struct stg_bump *bump)
+{
+    char folder[PATH_MAX] = "";
+    bool is_file = access(path, F_OK) == 0;
+    if (strstr(path, "://") != NULL || (path[0] == '/' && !is_file))
         return stg_bump_strdup(bump, path);
+    if (path[0] != '/' && getcwd(folder, sizeof(folder)) == NULL)
+        return NULL;
     while (strncmp(path, "./", 2) == 0)
         path += 2;
-    return stg_bump_printf(bump, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, path);
+    char *ret = stg_bump_alloc(bump, 2 * (strlen(folder) + strlen(path)) + 2);
+    if (ret == NULL)
+        return NULL;
+    char *to = escape(ret, folder);
+    if (folder[0] != '\0' && to[-1] != '/')
+        *to++ = '/';
+    if (is_file)
+        escape(to, path);
+    else
+        strcpy(to, path);
+    return ret;
 }
 
 /* Replaces a text of a reply by a copy. */
@@ -78,7 +102,7 @@ int stg_collect_schema(stg_collect_ask *ask, void *owner, const char *url,
                        struct stg_err *err)
 {
     struct stg_request request = {.kind = STG_REQUEST_SCHEMA,
-                                  .url = stg_collect_absolute(url, bump)};
+                                  .url = stg_collect_pattern(url, bump)};
     struct stg_reply reply;
     size_t capacity = 0;
     if (request.url == NULL)

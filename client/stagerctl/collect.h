@@ -19,8 +19,9 @@ int stg_collect_schema(stg_collect_ask *ask, void *owner, const char *url,
                        struct stg_bump *bump, struct stg_file_schema *ret,
                        struct stg_err *err);
 
-/* Returns a path as a pattern of `files`: absolute, or a url as it is. NULL: no memory.
- */
-const char *stg_collect_absolute(const char *path, struct stg_bump *bump);
+/* Returns a path as a pattern of `files`: absolute, or a url as it is. The name of a file
+ * that is there is no pattern: its wildcards are escaped. NULL: out of memory, or there
+ * is no working directory. */
+const char *stg_collect_pattern(const char *path, struct stg_bump *bump);
 
 #endif

@@ -23,7 +23,8 @@ struct stg_ctl_options {
     int n_arguments;
     const char *name; /* --name */
     bool replace;
-    bool warm; /* apply, rollback */
+    bool force; /* init */
+    bool warm;  /* apply, rollback */
     bool rows;
     bool dot;
     uint64_t limit;     /* 0: none */
@@ -56,6 +57,7 @@ int stg_ctl_trace(const struct stg_ctl_options *options);
 int stg_ctl_commits(const struct stg_ctl_options *options);
 int stg_ctl_audit(const struct stg_ctl_options *options);
 int stg_ctl_metrics(const struct stg_ctl_options *options);
+int stg_ctl_init(const struct stg_ctl_options *options);
 int stg_ctl_schema(const struct stg_ctl_options *options);
 int stg_ctl_index(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);

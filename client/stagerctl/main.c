@@ -106,6 +106,11 @@ static const struct command commands[] = {
      "of its\n"
      "  first file.",
      stg_ctl_schema},
+    {"init", ARGUMENT_SOME, "FILE... [--name NAME] [-o OUTPUT] [--force]", "gtnoF",
+     "Writes a pipeline file for data files, by what is in the first one: to OUTPUT, or "
+     "to\n"
+     "  standard output. --force overwrites OUTPUT.",
+     stg_ctl_init},
     {"index", ARGUMENT_SOME, "NAME|FILE...", "",
      "Builds the record indexes of the files of pipelines: applied ones by name, or "
      "those "
@@ -146,9 +151,9 @@ static void print_usage(FILE *out)
             "in DIR, else\n"
             "in environment STAGER_RUNTIME_DIR, /run/stager, $XDG_RUNTIME_DIR/stager.\n"
             "check, apply, list, status, top, explain, commits, delete, versions, "
-            "rollback and\n"
-            "schema also go through the gate: --gate URL, with --token-file FILE or "
-            "environment\n"
+            "rollback,\n"
+            "schema and init also go through the gate: --gate URL, with --token-file "
+            "FILE or environment\n"
             "STAGER_TOKEN.\n"
             "Exit status: 0 success, 1 an error was reported, 2 wrong usage.\n");
 }
@@ -221,6 +226,7 @@ static const struct option long_options[] = {
     {"help", no_argument, NULL, 'h'},
     {"name", required_argument, NULL, 'n'},
     {"replace", no_argument, NULL, 'r'},
+    {"force", no_argument, NULL, 'F'},
     {"warm", no_argument, NULL, 'W'},
     {"limit", required_argument, NULL, 'l'},
     {"rows", no_argument, NULL, 'w'},
@@ -272,6 +278,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     }
     ret->json = strchr(ret_seen, 'j') != NULL;
     ret->replace = strchr(ret_seen, 'r') != NULL;
+    ret->force = strchr(ret_seen, 'F') != NULL;
     ret->warm = strchr(ret_seen, 'W') != NULL;
     ret->text = strchr(ret_seen, 'x') != NULL;
     ret->rows = strchr(ret_seen, 'w') != NULL;

@@ -50,7 +50,7 @@ static void print_head(const struct stg_file_schema *schema)
     if (schema->bytes > 0)
         printf(", %s", stg_ctl_bytes(schema->bytes, bytes, sizeof(bytes)));
     if (schema->delim[0] != '\0')
-        printf(", fields end at %s", schema->delim[0] == '\t' ? "tabs" : schema->delim);
+        printf(", delimiter %s", schema->delim[0] == '\t' ? "tab" : schema->delim);
     if (strcmp(schema->format, "csv") == 0)
         printf(", %s header", schema->has_header ? "a" : "no");
     putchar('\n');

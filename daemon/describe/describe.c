@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "daemon/dataset/sources/braces.h"
-#include "daemon/describe/file.h"
+#include "daemon/describe/records.h"
 #include "daemon/format/arrow/file.h"
 #include "daemon/format/parquet/describe.h"
 #include "daemon/host/bounded.h"
@@ -148,7 +148,14 @@ static int describe_arrow(struct stg_described_file *file, struct stg_err *err)
 static const struct {
     bool (*is)(const struct stg_described_file *file);
     int (*describe)(struct stg_described_file *file, struct stg_err *err);
-} formats[] = {{is_parquet, describe_parquet}, {is_arrow, describe_arrow}};
+} formats[] = {{is_parquet, describe_parquet},
+               {is_arrow, describe_arrow},
+               {stg_described_is_npy, stg_describe_npy},
+               {stg_described_is_image, stg_describe_image},
+               {stg_described_is_tfrecord, stg_describe_tfrecord},
+               {stg_described_is_tar, stg_describe_tar},
+               {stg_described_is_jsonl, stg_describe_jsonl},
+               {stg_described_is_text, stg_describe_text}};
 
 static int describe_content(struct stg_described_file *file, struct stg_err *err)
 {
@@ -180,6 +187,8 @@ static int describe_file(const char *url, const struct stg_file_user *user,
     rc = stg_described_open(&file, err);
     if (rc == 0)
         rc = describe_content(&file, err);
+    if (rc == 0 && to->schema.bytes == 0 && !file.is_compressed)
+        file.source->storage->size(file.source, &to->schema.bytes, NULL);
     if (rc == 0)
         rc = stg_describing_check(to, err);
     if (rc < 0 && !file.is_storage)

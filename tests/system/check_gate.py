@@ -91,6 +91,7 @@ def requests_go_through_the_gate(build):
         daemon.ctl(*gate, "check", text)
         daemon.ctl(*gate, "apply", text, "--if-generation", "0")
         assert json.loads(daemon.ctl(*gate, "list", "--json")) == json.loads(daemon.ctl("list", "--json"))
+        assert json.loads(daemon.ctl(*gate, "schema", text, "--json")) == json.loads(daemon.ctl("schema", text, "--json"))
         assert b"rows" in daemon.ctl(*gate, "status")
         for arguments, code in ((["apply", text, "--if-generation", "7"], b"ABORTED"),
                                 (["--gate", "tcp://1.2.3.4:5", "list"], b"INVALID_ARGUMENT"),

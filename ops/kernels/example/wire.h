@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wire format of protocol buffers, read field by field, for example_*.c and
- * parse_example.c alone. Every step is checked against the end of what is read; a varint
- * has at most ten bytes. Groups are refused, as TensorFlow does.
+ * The wire format of protocol buffers, read field by field, for example_*.c,
+ * parse_example.c and daemon/describe alone. Every step is checked against the end of
+ * what is read; a varint has at most ten bytes. Groups are refused, as TensorFlow does.
  */
 #ifndef STG_OPS_KERNELS_EXAMPLE_WIRE_H
 #define STG_OPS_KERNELS_EXAMPLE_WIRE_H

@@ -14,7 +14,10 @@
 #include "daemon/format/arrow/metadata.h"
 #include "tests/check.h"
 #include "tests/daemon/format/golden_arrow.h"
+#include "tests/daemon/format/golden_npy.h"
 #include "tests/daemon/format/golden_parquet.h"
+#include "tests/daemon/format/golden_tar.h"
+#include "tests/daemon/format/golden_tfrecord.h"
 
 #define SECOND UINT64_C(1000000000)
 #define MUTATIONS 150 /* of each file; STG_DESCRIBE_MUTATIONS=n draws others */
@@ -190,6 +193,56 @@ static void an_arrow_file_has_its_columns(void)
     end();
 }
 
+/* ---- records ---- */
+
+static void put_text(const char *name, const char *text)
+{
+    put(name, text, strlen(text));
+}
+
+static void csv_has_names_and_guessed_dtypes(void)
+{
+    begin();
+    put_text("a", "id,price,site\n1,0.5,a\n-2,7,\"b,\n\"\"c\"\"\"\n3,,\n");
+    CHECK_STR(text_of("a", 0), "csv 0 rows 0 parts\n"
+                               "id integer: int64\n"
+                               "price number: float32 null\n"
+                               "site text: string null\n");
+    put_text("a", "1;2;x\n3;4;y\n");
+    CHECK_STR(text_of("a", 0), "csv 0 rows 0 parts\n"
+                               "column_0 integer: int64\n"
+                               "column_1 integer: int64\n"
+                               "column_2 text: string\n");
+    put_text("a", "name\tcity\nann\tparis\nbob\trome");
+    CHECK_STR(text_of("a", 0), "csv 0 rows 0 parts\n"
+                               "name text: string\n"
+                               "city text: string\n");
+    put_text("a", "a line\nand another\n");
+    CHECK_STR(text_of("a", 0), "text_line 0 rows 0 parts\nrecord a line: string\n");
+    put_text("a", "a,a\n1,2\n");
+    CHECK_STR(text_of("a", 0), "csv 0 rows 0 parts\n"
+                               "column_0 text: string\n"
+                               "column_1 text: string\n");
+    end();
+}
+
+static void json_lines_have_keys(void)
+{
+    begin();
+    put_text("a", "{\"a\": 1, \"b\": [1, 2.5], \"c\": \"x\", \"d\": true}\n\n"
+                  "{\"a\": 1.5, \"b\": [3, 4], \"e\": {\"f\": 1}, \"d\": null}\n");
+    CHECK_STR(
+        text_of("a", 0),
+        "jsonl 0 rows 0 parts\n"
+        "a number: float32\n"
+        "b list of number: float32[2]\n"
+        "c string: string null\n"
+        "d bool: bool null\n"
+        "e object or nested list: - null parse_json reads no objects in objects, and "
+        "needs the shape of nested lists\n");
+    end();
+}
+
 /* ---- files ---- */
 
 static void a_pattern_stands_for_its_first_file(void)
@@ -286,6 +339,11 @@ static void describe_damaged(const void *data, size_t bytes)
     stg_description_free(d);
 }
 
+static const char *const texts[] = {
+    "id,price,site\n1,0.5,a\n-2,7,\"b,\n\"\"c\"\"\"\n3,,\n",
+    "{\"a\": 1, \"b\": [1, 2.5], \"c\": \"x\\u00e9\", \"d\": {\"e\": [[]]}}\n{\"a\": "
+    "2}\n"};
+
 static void mutate(const void *data, size_t bytes)
 {
     uint8_t *copy = malloc(bytes);
@@ -310,6 +368,13 @@ static void a_damaged_file_is_an_error_or_a_description(void)
         mutate(parquet_files[i].data, parquet_files[i].bytes);
     for (size_t i = 0; i < sizeof(arrow_files) / sizeof(arrow_files[0]); i++)
         mutate(arrow_files[i].data, arrow_files[i].bytes);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        mutate(texts[i], strlen(texts[i]));
+    mutate(golden_plain, sizeof(golden_plain));
+    mutate(golden_gzip, sizeof(golden_gzip));
+    mutate(golden_payloads, sizeof(golden_payloads));
+    mutate(tar_pax, sizeof(tar_pax));
+    mutate(npy_grid, sizeof(npy_grid));
     end();
 }
 
@@ -319,6 +384,8 @@ static const struct stg_test tests[] = {
     TEST(a_column_that_cannot_be_read_has_the_reason),
     TEST(columns_from_a_number_on_are_described),
     TEST(an_arrow_file_has_its_columns),
+    TEST(csv_has_names_and_guessed_dtypes),
+    TEST(json_lines_have_keys),
     TEST(a_pattern_stands_for_its_first_file),
     TEST(a_file_that_the_user_may_not_read_is_not_described),
     TEST(a_file_of_no_format_is_an_error),
