@@ -7,8 +7,15 @@
 
 #include "client/python/binding.h"
 #include "client/stagerctl/audit_report.h"
+#include "client/stagerctl/collect.h"
 #include "client/stagerctl/reply.h"
 #include "client/transport/admin.h"
+
+static int call(void *owner, struct stg_request *request, struct stg_reply *ret,
+                struct stg_err *err)
+{
+    return stg_admin_call(owner, request, ret, err);
+}
 
 /* One connection for one request. The reply's JSON in *ret, which the caller frees. */
 static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
@@ -19,7 +26,10 @@ static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
     if (rc < 0)
         return stg_err(err, rc, "%s", stager_error_text(NULL));
     struct stg_reply reply;
-    rc = stg_admin_call(client, request, &reply, err);
+    struct stg_bump bump = {0}; /* of schema alone */
+    rc = request->kind == STG_REQUEST_SCHEMA
+             ? stg_collect_schema(call, client, request->name, &bump, &reply.schema, err)
+             : stg_admin_call(client, request, &reply, err);
     size_t bytes = 0;
     FILE *out = rc == 0 ? open_memstream(ret, &bytes) : NULL;
     if (rc == 0 && out == NULL)
@@ -32,6 +42,7 @@ static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
         case STG_REQUEST_EXPLAIN: stg_reply_explain_json(&json, &reply.explain); break;
         case STG_REQUEST_COMMITS: stg_reply_commits_json(&json, &reply); break;
         case STG_REQUEST_VERSIONS: stg_reply_versions_json(&json, &reply); break;
+        case STG_REQUEST_SCHEMA: stg_reply_schema_json(&json, &reply.schema); break;
         case STG_REQUEST_DELETE: stg_json_bool(&json, true); break;
         default:
             stg_reply_definition_json(&json, &reply, request->kind != STG_REQUEST_CHECK);
@@ -39,6 +50,7 @@ static int ask(const char *runtime_dir, struct stg_request *request, char **ret,
         if (fclose(out) != 0)
             rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
+    stg_bump_finish(&bump);
     stager_disconnect(client);
     return rc;
 }
@@ -53,7 +65,7 @@ static int kind_of(const char *name)
         {"list", STG_REQUEST_LIST},         {"status", STG_REQUEST_STATUS},
         {"delete", STG_REQUEST_DELETE},     {"explain", STG_REQUEST_EXPLAIN},
         {"versions", STG_REQUEST_VERSIONS}, {"rollback", STG_REQUEST_ROLLBACK},
-        {"commits", STG_REQUEST_COMMITS},
+        {"commits", STG_REQUEST_COMMITS},   {"schema", STG_REQUEST_SCHEMA},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kinds[i].name, name) == 0)

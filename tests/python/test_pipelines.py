@@ -85,7 +85,17 @@ class Same(case.Case):
             self.assertEqual(list(batch["name"]), [b"name-0-", b"name-1-x", b"name-2-xx"])
             self.assertEqual(batch["more"].tolist(), [0.5] * 3)
         with self.assertRaisesRegex(TypeError, "columns maps names to dtypes"):
-            stager.parquet(path, ["id"])
+            stager.files(path).parquet(["id"])
+        named = stager.parquet(path, ["name", "id"], shuffle=False)
+        self.assertIn('{"parquet": {"columns": {"name": "string", "id": "int64"}}}', named.yaml())
+        self.assertIn('"columns": {"id": "int64", "price": "float32", "name": "string", "flag": "bool"}', stager.parquet(path).yaml())
+        self.assertEqual(stager.schema(path)["n_rows"], 23)
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "no column 'nam'; did you mean 'name'"):
+            stager.parquet(path, ["nam"])
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "is a file of the step parquet"):
+            stager.arrow(path)
+        with self.assertRaises(stager.UnavailableError):
+            stager.parquet(path, ["id"], runtime_dir=os.path.join(self.daemon.folder, "none"))
 
     def test_columns_of_parquet_files_may_be_a_schema_of_pyarrow(self):
         class Schema:
@@ -157,11 +167,12 @@ class Same(case.Case):
                       dataset.yaml())
         self.assertIn('"shapes": {"point": [2]}', stager.arrow(path, {"point": "float32"}, shapes={"point": [2]}).yaml())
         with self.assertRaisesRegex(TypeError, "arrow: columns maps names to dtypes"):
-            stager.arrow(path, ["id"])
+            stager.files(path).arrow(["id"])
         try:
             applied = stager.apply(dataset.map(lambda r: {"id": r["id"], "name": r["name"]}), name=self._testMethodName[:64])
         except stager.UnimplementedError:
             self.skipTest("stagerd was built without flatbuffers")
+        self.assertIn('"columns": {"name": "string", "id": "int64"}', stager.arrow(folder, ["name", "id"]).yaml())
         with stager.open(applied) as stream:
             batch = next(iter(stream))
             self.assertEqual(batch["id"].tolist(), [-300, 619, 538])

@@ -8,7 +8,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._admin import Applied, apply, audit, check, commits, delete, explain, list, rollback, status, versions
+from ._admin import Applied, apply, audit, check, commits, delete, explain, list, rollback, schema, status, versions
 from ._ahead import Hook
 from ._batch import Batch, BatchInfo, Ragged, Sparse, Strings
 from ._core import Tensor, version as __version__
@@ -45,4 +45,4 @@ __all__ = [
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
     "UnknownError", "__version__", "apply", "arrow", "audit", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
-    "merge_states", "open", "ops", "parquet", "range", "rollback", "sample_from_datasets", "serve", "staged", "status", "versions", "zip"]
+    "merge_states", "open", "ops", "parquet", "range", "rollback", "sample_from_datasets", "schema", "serve", "staged", "status", "versions", "zip"]

@@ -162,6 +162,13 @@ def versions(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, 
     return reply
 
 
+def schema(path: Union[str, "os.PathLike[str]"], *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
+    """What is in a data file, or in the first one of a pattern or a folder: `stagerctl schema --json`. A relative path
+    is one of this process's folder."""
+    reply: Dict[str, Any] = _ask("schema", runtime_dir, os.path.expanduser(os.fspath(path)))
+    return reply
+
+
 def rollback(name: str, generation: Optional[int] = None, *, warm: bool = False, if_generation: Optional[int] = None,
              runtime_dir: Optional[str] = None) -> Applied:
     """Applies the definition of an earlier generation again, as a new one; None: the last one with other content.

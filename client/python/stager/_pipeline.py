@@ -11,7 +11,8 @@ import os
 import re
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
-from ._errors import Error, InvalidArgumentError
+from . import _admin
+from ._errors import Error, InvalidArgumentError, UnimplementedError
 from ._graph import Output, Symbol, Writer, dtype_name, is_parts, one, plain
 from ._names import STEPS
 from ._places import Places, StepPlace, here
@@ -123,11 +124,35 @@ def _columns(step: str, given: Any, shapes: Optional[Dict[str, Any]]) -> Dict[st
         return {"columns": {name: dtype_name(dtype) for name, dtype in given.items()}, "shapes": shapes}
     if not (hasattr(given, "names") and hasattr(given, "types")):
         raise TypeError(step + ": columns maps names to dtypes, as in {\"price\": \"float32\"}, or is a schema of "
-                        f"pyarrow: no file is opened before the pipeline runs; found {given!r}")
+                        f"pyarrow; stager.{step}(pattern, columns=[\"price\"]) asks stagerd for dtypes; found {given!r}")
     columns = [column for name, kind in zip(given.names, given.types)
                for column in _arrow_columns(step, name, kind, [])]
     lists = {name: shape for name, _, shape in columns if shape}
     return {"columns": {name: dtype for name, dtype, _ in columns}, "shapes": {**lists, **(shapes or {})} or None}
+
+
+def _described(step: str, pattern: Any, names: Any, shapes: Optional[Dict[str, Any]],
+               runtime_dir: Optional[str]) -> Tuple[Any, Optional[Dict[str, Any]]]:
+    """Columns that are named only, or not at all, with the dtypes and the shapes that the first file has."""
+    if names is not None and (isinstance(names, (str, dict)) or hasattr(names, "names") or
+                              not all(isinstance(name, str) for name in names)):
+        return names, shapes
+    first = pattern if isinstance(pattern, (str, os.PathLike)) else next(iter(pattern))
+    found = _admin.schema(_whole_path(first, True), runtime_dir=runtime_dir)
+    if found["format"] != step:
+        raise InvalidArgumentError(f"{step}: {found['url']} is a file of the step {found['format']}")
+    columns = {column["name"]: column for column in found["columns"]}
+    readable = [name for name, column in columns.items() if column["dtype"]]
+    chosen = readable if names is None else list(names)
+    for name in chosen:
+        if name not in columns:
+            near = difflib.get_close_matches(name, columns, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ": it has " + ", ".join(columns)
+            raise InvalidArgumentError(f"{step}: {found['url']} has no column {name!r}{hint}")
+        if not columns[name]["dtype"]:
+            raise UnimplementedError(f"{step}: {found['url']}: column {name}: {columns[name]['problem']}")
+    lists = {name: columns[name]["shape"] for name in chosen if columns[name]["shape"]}
+    return {name: columns[name]["dtype"] for name in chosen}, {**lists, **(shapes or {})} or None
 
 
 def _function_name(function: Any) -> str:
@@ -655,10 +680,13 @@ def files(pattern: Union[None, Path, Iterable[Path]] = None, **named: Any) -> Da
     return _source("files", {**paths, **_arguments("files", (), named)})
 
 
-def parquet(pattern: Union[Path, Iterable[Path]], columns: Any,
+def parquet(pattern: Union[Path, Iterable[Path]], columns: Any = None,
             defaults: Optional[Dict[str, Any]] = None, shapes: Optional[Dict[str, Any]] = None,
-            **named: Any) -> Dataset:
-    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults, shapes)`."""
+            runtime_dir: Optional[str] = None, **named: Any) -> Dataset:
+    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults, shapes)`. columns may be
+    names alone, ["label", "price"], or None for all that can be read: their dtypes, and the shapes of lists, are those
+    of the first file, for which a running stagerd is asked."""
+    columns, shapes = _described("parquet", pattern, columns, shapes, runtime_dir)
     return files(pattern, **named).parquet(columns, defaults, shapes)
 
 
@@ -673,11 +701,13 @@ def _saved_files(folder: Union[Path, Iterable[Path]]) -> Union[Path, Iterable[Pa
         return [os.path.join(folder, part["filename"]) for part in json.load(file)["_data_files"]]
 
 
-def arrow(pattern: Union[Path, Iterable[Path]], columns: Any, defaults: Optional[Dict[str, Any]] = None,
-          shapes: Optional[Dict[str, Any]] = None, **named: Any) -> Dataset:
+def arrow(pattern: Union[Path, Iterable[Path]], columns: Any = None, defaults: Optional[Dict[str, Any]] = None,
+          shapes: Optional[Dict[str, Any]] = None, runtime_dir: Optional[str] = None, **named: Any) -> Dataset:
     """The rows of the Arrow files that match: `files(pattern, …).arrow(columns, defaults, shapes)`. pattern may be a
-    folder that `save_to_disk` of Hugging Face datasets wrote."""
-    return files(_saved_files(pattern), **named).arrow(columns, defaults, shapes)
+    folder that `save_to_disk` of Hugging Face datasets wrote. columns: as of `parquet`."""
+    pattern = _saved_files(pattern)
+    columns, shapes = _described("arrow", pattern, columns, shapes, runtime_dir)
+    return files(pattern, **named).arrow(columns, defaults, shapes)
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from . import _admin
 from ._errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, UnavailableError
@@ -160,6 +160,10 @@ class Server:
     def versions(self, name: str) -> List[Dict[str, Any]]:
         """As stager.versions, of this daemon."""
         return _admin.versions(name, runtime_dir=self._check())
+
+    def schema(self, path: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
+        """As stager.schema, by this daemon."""
+        return _admin.schema(path, runtime_dir=self._check())
 
     def rollback(self, name: str, generation: Optional[int] = None, **options: Any) -> _admin.Applied:
         """As stager.rollback, to this daemon."""
