@@ -210,6 +210,34 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
     return 0;
 }
 
+uint64_t stg_tensor_text_bytes(const struct stg_tensor *tensor)
+{
+    const struct stg_strings *dictionary = tensor->dictionary;
+    int64_t n = stg_tensor_n(tensor);
+    uint64_t bytes = 0;
+    if (dictionary == NULL) {
+        for (int64_t i = 0; i < n; i++)
+            bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
+        return bytes;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int32_t code = tensor->codes[i];
+        bytes += (uint64_t)(dictionary->end[code] - dictionary->begin[code]);
+    }
+    return bytes;
+}
+
+void stg_tensor_spread(const struct stg_tensor *tensor, int64_t first, int64_t n,
+                       int64_t *begin, int64_t *end)
+{
+    const struct stg_strings *dictionary = tensor->dictionary;
+    const int32_t *codes = tensor->codes + first;
+    for (int64_t i = 0; i < n; i++) {
+        begin[i] = dictionary->begin[codes[i]];
+        end[i] = dictionary->end[codes[i]];
+    }
+}
+
 /* Strings of `tensor` end to end, runs without gaps in one copy. */
 static void copy_strings(const struct stg_tensor *tensor, int64_t n, char *data,
                          int64_t *offsets)
@@ -227,6 +255,22 @@ static void copy_strings(const struct stg_tensor *tensor, int64_t n, char *data,
             memcpy(data + used, (const char *)tensor->data + tensor->begin[first],
                    (size_t)bytes);
         used += bytes;
+    }
+}
+
+static void copy_entries(const struct stg_tensor *tensor, int64_t n, char *data,
+                         int64_t *offsets)
+{
+    const struct stg_strings *from = tensor->dictionary;
+    int64_t used = 0;
+    offsets[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t first = from->begin[tensor->codes[i]];
+        int64_t bytes = from->end[tensor->codes[i]] - first;
+        if (bytes > 0)
+            memcpy(data + used, from->data + first, (size_t)bytes);
+        used += bytes;
+        offsets[i + 1] = used;
     }
 }
 
@@ -272,17 +316,16 @@ int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
         return 0;
     }
     int64_t n = stg_tensor_n(tensor);
-    uint64_t string_bytes = 0;
-    if (tensor->dtype == STAGER_STRING) {
-        for (int64_t k = 0; k < n; k++)
-            string_bytes += (uint64_t)(tensor->end[k] - tensor->begin[k]);
-    }
+    uint64_t string_bytes =
+        tensor->dtype == STAGER_STRING ? stg_tensor_text_bytes(tensor) : 0;
     struct stg_tensor copy;
     int rc = stg_batch_writer_alloc(w, i, tensor->dtype, tensor->ndim, tensor->shape,
                                     string_bytes, &copy, err);
     if (rc < 0)
         return rc;
-    if (tensor->dtype == STAGER_STRING)
+    if (tensor->dictionary != NULL)
+        copy_entries(tensor, n, copy.data, (int64_t *)copy.begin);
+    else if (tensor->dtype == STAGER_STRING)
         copy_strings(tensor, n, copy.data, (int64_t *)copy.begin);
     else if (copy.data_bytes > 0)
         memcpy(copy.data, tensor->data, copy.data_bytes);

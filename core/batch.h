@@ -18,11 +18,21 @@
 
 #define STG_MAX_DIMS 8
 
+/* Strings without order, each once: string i is the bytes [begin[i], end[i]) of data. */
+struct stg_strings {
+    int64_t n;
+    const char *data;
+    uint64_t data_bytes;
+    const int64_t *begin, *end;
+};
+
 /* Dense: `data` holds the elements, row-major. String: element i is the bytes
  * [begin[i], end[i]) of `data`; at rest and in everything that an op writes, end == begin
  * + 1 (one array of n + 1 offsets, Arrow's large_binary layout); what a reader hands over
- * may have gaps. Pointers are aligned to 64 when they point to the start of an
- * allocation. */
+ * may have gaps. Coded: a string tensor with a dictionary, whose element i is entry
+ * codes[i]; begin and end may then be NULL, and are right where they are not. Only
+ * functions that say so accept coded tensors. Pointers are aligned to 64 when they point
+ * to the start of an allocation. */
 struct stg_tensor {
     int dtype;
     int ndim;
@@ -31,10 +41,32 @@ struct stg_tensor {
     uint64_t data_bytes;  /* of data: elements, or all bytes of all strings */
     const int64_t *begin; /* strings only */
     const int64_t *end;
+    const int32_t *codes;                 /* coded only */
+    const struct stg_strings *dictionary; /* NULL: not coded. Part of a struct
+                                             stg_dictionary (ops/base/dictionary.h) */
 };
 
 /* Returns the product of the dimensions; 1 for a scalar. */
 int64_t stg_tensor_n(const struct stg_tensor *tensor);
+
+/* Returns string i of a tensor, which may be coded. */
+static inline const char *stg_tensor_string(const struct stg_tensor *tensor, int64_t i,
+                                            uint64_t *ret_bytes)
+{
+    bool coded = tensor->dictionary != NULL;
+    const int64_t *begin = coded ? tensor->dictionary->begin : tensor->begin;
+    const int64_t *end = coded ? tensor->dictionary->end : tensor->end;
+    int64_t at = coded ? tensor->codes[i] : i;
+    *ret_bytes = (uint64_t)(end[at] - begin[at]);
+    return (const char *)tensor->data + begin[at];
+}
+
+/* Returns the bytes of all strings of a tensor, which may be coded. */
+uint64_t stg_tensor_text_bytes(const struct stg_tensor *tensor);
+
+/* Writes begin and end of n elements of a coded tensor, from `first` on. */
+void stg_tensor_spread(const struct stg_tensor *tensor, int64_t first, int64_t n,
+                       int64_t *begin, int64_t *end);
 
 /* Computes the elements and bytes of a tensor; for strings, string_bytes plus the
  * offsets. Returns false on overflow. */
@@ -119,8 +151,9 @@ int stg_batch_writer_alloc(struct stg_batch_writer *w, uint32_t i, int dtype, in
                            const int64_t *shape, uint64_t string_bytes,
                            struct stg_tensor *ret, struct stg_err *err);
 
-/* Copies a tensor to tensor i (and compacts strings). If it is the memory of another
- * tensor of this batch, in any shape, nothing is copied: both share that memory. */
+/* Copies a tensor to tensor i (and compacts strings); it may be coded. If it is the
+ * memory of another tensor of this batch, in any shape, nothing is copied: both share
+ * that memory. */
 int stg_batch_writer_copy(struct stg_batch_writer *w, uint32_t i,
                           const struct stg_tensor *tensor, struct stg_err *err);
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/base/dictionary.h"
+
 /* To take so much from malloc and give it back costs a page fault for every 4 KiB of it.
  */
 #define LARGE_BYTES (4u << 20)
@@ -18,6 +20,8 @@ struct owned_block {
     struct stg_block *parent; /* whose memory it shows, or NULL */
     struct stg_chunk **held;  /* that it shows too, n_held */
     uint32_t n_held;
+    uint32_t
+        n_coded;    /* tensors with a reference on their dictionary: all that have one */
     uint64_t taken; /* counted on quota; by memory, when there is one */
     char *at, *end; /* what is left to carve */
 };
@@ -45,6 +49,8 @@ static void owned_destroy(struct stg_block *block)
     stg_block_unref(own->parent);
     for (uint32_t i = 0; i < own->n_held; i++)
         stg_chunk_unref(own->held[i]);
+    for (uint32_t c = 0; own->n_coded > 0 && c < block->n_components; c++)
+        stg_dictionary_unref(stg_dictionary_of(&block->tensors[c]));
     if (own->memory != NULL) {
         stg_chunk_unref(own->memory);
     } else {
@@ -103,6 +109,7 @@ int stg_block_create(struct stg_quota *quota, uint32_t n_components, uint64_t by
     own->memory = memory;
     own->parent = NULL;
     own->n_held = 0;
+    own->n_coded = 0;
     own->taken = memory != NULL ? memory->capacity : head + bytes;
     own->at = (char *)own + stg_block_room(sizeof(*own));
     own->end = (char *)own + head + bytes;
@@ -138,6 +145,16 @@ void stg_block_hold(struct stg_block *block, struct stg_chunk *const *chunks, ui
     own->n_held = n;
 }
 
+void stg_block_hold_dictionary(struct stg_block *block, uint32_t c)
+{
+    struct owned_block *own = block->owner;
+    assert(own->parent == NULL);
+    if (block->tensors[c].dictionary == NULL)
+        return;
+    stg_dictionary_ref(stg_dictionary_of(&block->tensors[c]));
+    own->n_coded++;
+}
+
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err)
 {
@@ -155,7 +172,8 @@ void stg_block_move(struct stg_block *block, struct stg_quota *to)
 {
     struct owned_block *own = block->owner;
     struct stg_quota *from = own->quota;
-    assert(own->parent == NULL && own->chunk == NULL && own->n_held == 0);
+    assert(own->parent == NULL && own->chunk == NULL && own->n_held == 0 &&
+           own->n_coded == 0);
     own->quota = stg_quota_ref(to);
     if (own->memory != NULL) {
         stg_chunk_move(own->memory, to);
@@ -202,6 +220,10 @@ struct stg_tensor stg_tensor_records(const struct stg_tensor *tensor, int64_t fi
     int64_t each = record_n(tensor);
     struct stg_tensor ret = *tensor;
     ret.shape[0] = n;
+    if (ret.dictionary != NULL) {
+        ret.codes += first * each;
+        return ret;
+    }
     if (ret.dtype == STAGER_STRING) {
         ret.begin += first * each;
         ret.end += first * each;
@@ -262,6 +284,8 @@ int stg_block_divide(struct stg_quota *quota, struct stg_block **from, int64_t *
 static uint64_t pick_room(const struct stg_tensor *tensor, int64_t n)
 {
     uint64_t count = (uint64_t)(n * record_n(tensor));
+    if (tensor->dictionary != NULL)
+        return stg_block_room(count * sizeof(int32_t));
     if (tensor->dtype == STAGER_STRING)
         return 2 * stg_block_room(count * sizeof(int64_t));
     return stg_block_room(count * stg_dtype_bytes(tensor->dtype));
@@ -283,6 +307,10 @@ static void pick_tensor(struct stg_block *to, const struct stg_tensor *from,
     uint64_t each = (uint64_t)record_n(from);
     *tensor = *from;
     tensor->shape[0] = n;
+    if (from->dictionary != NULL) {
+        tensor->codes = pick_values(to, from->codes, each * sizeof(int32_t), index, n);
+        return;
+    }
     if (from->dtype == STAGER_STRING) {
         tensor->begin = pick_values(to, from->begin, each * sizeof(int64_t), index, n);
         tensor->end = pick_values(to, from->end, each * sizeof(int64_t), index, n);
@@ -331,6 +359,10 @@ static struct span span_of(const struct stg_tensor *tensor)
 {
     struct span span = {.n = stg_tensor_n(tensor), .first = -1};
     bool rising = true;
+    if (tensor->dictionary != NULL) {
+        span.bytes = stg_tensor_text_bytes(tensor);
+        return span;
+    }
     for (int64_t i = 0; i < span.n; i++) {
         span.bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
         rising &= i == 0 || tensor->begin[i] >= tensor->end[i - 1];
@@ -354,14 +386,49 @@ uint64_t stg_block_tensor_room(const struct stg_tensor *tensor)
 {
     if (tensor->dtype != STAGER_STRING)
         return stg_block_room(dense_bytes(tensor));
+    if (tensor->dictionary != NULL)
+        return stg_block_room((uint64_t)stg_tensor_n(tensor) * sizeof(int32_t));
     struct span span = span_of(tensor);
     return stg_block_room(span.bytes) +
            2 * stg_block_room((uint64_t)span.n * sizeof(int64_t));
 }
 
+/* Returns the dictionary of all tensors of a component, or NULL. */
+static const struct stg_strings *common_dictionary(struct stg_block *const *blocks,
+                                                   size_t n, uint32_t c)
+{
+    const struct stg_strings *ret = blocks[0]->tensors[c].dictionary;
+    for (size_t i = 1; i < n && ret != NULL; i++)
+        ret = blocks[i]->tensors[c].dictionary == ret ? ret : NULL;
+    return ret;
+}
+
+/* Joins coded tensors with one dictionary. */
+static void join_codes(struct stg_block *to, uint32_t to_c,
+                       struct stg_block *const *blocks, size_t n, uint32_t c)
+{
+    struct stg_tensor *tensor = &to->tensors[to_c];
+    uint64_t count = (uint64_t)stg_tensor_n(tensor), used = 0;
+    int32_t *codes = stg_block_carve(to, count * sizeof(*codes));
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_tensor *from = &blocks[i]->tensors[c];
+        uint64_t more = (uint64_t)stg_tensor_n(from);
+        memcpy(codes + used, from->codes, more * sizeof(*codes));
+        used += more;
+    }
+    tensor->codes = codes;
+    tensor->begin = tensor->end = NULL;
+    stg_block_hold_dictionary(to, to_c);
+}
+
 uint64_t stg_block_join_room(struct stg_block *const *blocks, size_t n, uint32_t c)
 {
     uint64_t data = 0, count = 0;
+    if (common_dictionary(blocks, n, c) != NULL) {
+        for (size_t i = 0; i < n; i++)
+            count += (uint64_t)stg_tensor_n(&blocks[i]->tensors[c]);
+        return stg_block_room(count * sizeof(int32_t));
+    }
     for (size_t i = 0; i < n; i++) {
         const struct stg_tensor *tensor = &blocks[i]->tensors[c];
         if (tensor->dtype != STAGER_STRING) {
@@ -390,10 +457,14 @@ static void append_strings(const struct stg_tensor *from, char *data, uint64_t *
         *used += span.bytes;
         return;
     }
+    if (from->dictionary != NULL)
+        stg_tensor_spread(from, 0, span.n, begin, end);
     for (int64_t i = 0; i < span.n; i++) {
-        uint64_t bytes = (uint64_t)(from->end[i] - from->begin[i]);
+        int64_t first = from->dictionary != NULL ? begin[i] : from->begin[i];
+        int64_t behind = from->dictionary != NULL ? end[i] : from->end[i];
+        uint64_t bytes = (uint64_t)(behind - first);
         begin[i] = (int64_t)*used;
-        memcpy(data + *used, source + from->begin[i], bytes);
+        memcpy(data + *used, source + first, bytes);
         *used += bytes;
         end[i] = (int64_t)*used;
     }
@@ -437,14 +508,25 @@ static void end_joint(struct stg_block *to, const struct joint *joint,
     tensor->data_bytes = joint->used;
     tensor->begin = joint->begin;
     tensor->end = joint->end;
+    tensor->codes = NULL;
+    tensor->dictionary = NULL;
 }
 
 void stg_block_copy_tensor(struct stg_block *block, uint32_t c,
                            const struct stg_tensor *from)
 {
+    block->tensors[c] = *from;
+    if (from->dictionary != NULL) {
+        uint64_t bytes = (uint64_t)stg_tensor_n(from) * sizeof(*from->codes);
+        int32_t *codes = stg_block_carve(block, bytes);
+        memcpy(codes, from->codes, bytes);
+        block->tensors[c].codes = codes;
+        block->tensors[c].begin = block->tensors[c].end = NULL;
+        stg_block_hold_dictionary(block, c);
+        return;
+    }
     struct joint joint = begin_joint(block, from);
     append(&joint, from);
-    block->tensors[c] = *from;
     end_joint(block, &joint, &block->tensors[c]);
 }
 
@@ -460,6 +542,10 @@ void stg_block_join(struct stg_block *to, uint32_t to_c, struct stg_block *const
     for (size_t i = 0; i < n; i++) {
         const struct stg_tensor *from = &blocks[i]->tensors[c];
         tensor->shape[0] += from->shape[0] * (flat ? from->shape[1] : 1);
+    }
+    if (common_dictionary(blocks, n, c) != NULL) {
+        join_codes(to, to_c, blocks, n, c);
+        return;
     }
     struct joint joint = begin_joint(to, tensor);
     for (size_t i = 0; i < n; i++)

@@ -32,6 +32,10 @@ void *stg_block_carve(struct stg_block *block, uint64_t bytes);
  * n * sizeof(chunk pointer). */
 void stg_block_hold(struct stg_block *block, struct stg_chunk *const *chunks, uint32_t n);
 
+/* Takes a reference on the dictionary of a tensor, if it is coded. The block is no view.
+ */
+void stg_block_hold_dictionary(struct stg_block *block, uint32_t c);
+
 /* Creates an error block with *error. */
 int stg_block_create_error(struct stg_quota *quota, const struct stg_err *error,
                            uint64_t epoch, struct stg_block **ret, struct stg_err *err);
@@ -72,7 +76,7 @@ int stg_block_divide(struct stg_quota *quota, struct stg_block **from, int64_t *
                      int64_t want, struct stg_block **ret, struct stg_err *err);
 
 /* Bytes to carve for a copy of the tensor, and the copy, as component c: strings are put
- * together. */
+ * together, or stay coded. */
 uint64_t stg_block_tensor_room(const struct stg_tensor *tensor);
 void stg_block_copy_tensor(struct stg_block *block, uint32_t c,
                            const struct stg_tensor *from);
@@ -82,7 +86,8 @@ void stg_block_copy_tensor(struct stg_block *block, uint32_t c,
 uint64_t stg_block_rows_room(struct stg_block *const *blocks, size_t n);
 void stg_block_join_rows(struct stg_block *to, struct stg_block *const *blocks, size_t n);
 
-/* Component c of all blocks, one after the other, as component to_c. flat: the records'
+/* Component c of all blocks, one after the other, as component to_c: coded if all are,
+ * with one dictionary. flat: the records'
  * own first dimensions, not the records, come one after the other. And bytes to carve. */
 uint64_t stg_block_join_room(struct stg_block *const *blocks, size_t n, uint32_t c);
 void stg_block_join(struct stg_block *to, uint32_t to_c, struct stg_block *const *blocks,

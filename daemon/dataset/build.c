@@ -385,6 +385,24 @@ int stg_dataset_infer_full(const struct stg_pipeline_spec *spec, struct stg_bump
               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "dataset: out of memory");
 }
 
+static bool pass_codes(const struct stg_step *steps, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_transformation *step = stg_transformation_find(steps[i].name);
+        if (step == NULL || !step->passes_codes)
+            return false;
+    }
+    return true;
+}
+
+static bool all_pass_codes(const struct stg_pipeline_spec *spec)
+{
+    bool ret = pass_codes(spec->steps, spec->n_steps);
+    for (size_t i = 0; i < spec->n_branches; i++)
+        ret = ret && pass_codes(spec->branches[i].steps, spec->branches[i].n_steps);
+    return ret;
+}
+
 int stg_build_iter(const struct stg_pipeline_spec *spec, struct stg_dataset *dataset,
                    struct stg_iter **ret, struct stg_err *err)
 {
@@ -394,6 +412,7 @@ int stg_build_iter(const struct stg_pipeline_spec *spec, struct stg_dataset *dat
         return rc;
     struct build build = {.spec = spec, .bump = &dataset->bump, .dataset = dataset};
     struct flow flow;
+    dataset->takes_codes = dataset->env.takes_codes && all_pass_codes(spec);
     rc = build_all(&build, &flow, err);
     if (rc == 0)
         *ret = flow.iter;

@@ -46,7 +46,7 @@ struct stg_position {
  * A block never spans two epochs. An error block has error.code != 0 and n_records 0. It
  * occupies one position of the stream, and the dataset continues after it. Blocks are
  * reference counted, because a batch may be a view of a chunk, and immutable once
- * emitted. */
+ * emitted. Tensors may be coded (core/batch.h) where dataset->takes_codes. */
 struct stg_block {
     _Atomic uint32_t refs;
     uint32_t n_components;
@@ -105,6 +105,7 @@ struct stg_dataset_env {
     const struct stg_fund *fund; /* source of those bytes, as needed; or NULL */
     const struct stg_adviser
         *adviser;               /* of what to raise where they do not do; or NULL */
+    bool takes_codes;           /* strings of items may be coded */
     uint32_t ignored_codes;     /* STG_CODE_BIT: a file with such an error is skipped */
     const _Atomic int *stopped; /* not 0: next returns CANCELLED soon */
     struct stg_container *container; /* what is shared with others; NULL: nothing */

@@ -268,22 +268,6 @@ static int joined_create(struct stg_quota *quota, const struct stg_slice *slices
     return 0;
 }
 
-static void slice_tensor(const struct stg_tensor *from, int64_t first, int64_t n,
-                         struct stg_tensor *to)
-{
-    int64_t each = record_n(from);
-    *to = *from;
-    to->shape[0] = n;
-    if (from->dtype == STAGER_STRING) {
-        to->begin = from->begin + first * each;
-        to->end = from->end + first * each;
-        return;
-    }
-    uint64_t bytes = (uint64_t)each * stg_dtype_bytes(from->dtype);
-    to->data = (char *)from->data + (uint64_t)first * bytes;
-    to->data_bytes = (uint64_t)n * bytes;
-}
-
 /* Returns the slice whose rows describe the joined block: the first one that has row
  * provenance, else the first one. */
 static const struct stg_slice *slice_with_rows(const struct stg_slice *slices, size_t n)
@@ -306,7 +290,8 @@ int stg_slices_join(struct stg_quota *quota, const struct stg_slice *slices, siz
     struct stg_tensor *to = block->tensors;
     for (size_t i = 0; i < n; i++) {
         for (uint32_t c = 0; c < slices[i].block->n_components; c++, to++)
-            slice_tensor(&slices[i].block->tensors[c], slices[i].first, slices[i].n, to);
+            *to = stg_tensor_records(&slices[i].block->tensors[c], slices[i].first,
+                                     slices[i].n);
     }
     const struct stg_slice *rows = slice_with_rows(slices, n);
     block->n_records = slices[0].n;

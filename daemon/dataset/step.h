@@ -113,6 +113,7 @@ struct stg_transformation {
                       struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err);
     const char *last_input; /* NULL: none */
     bool is_single;         /* a pipeline has one such step at most */
+    bool passes_codes;      /* its iterator takes and yields coded tensors */
     /* Its iterator has count and seek, which need those of all its inputs. */
     bool is_indexable;
     /* Returns whether the step calls count and seek of its input. NULL: no. */
@@ -167,6 +168,7 @@ struct stg_dataset {
     struct stg_dataset_env env;
     struct stg_file_user identity;
     struct stg_quota *quota;
+    bool takes_codes; /* each step passes coded tensors on, and the owner takes them */
     struct stg_bump bump;  /* schemas, file names */
     uint64_t pass;         /* of the iterators that are being made */
     uint64_t vocabularies; /* hash of the content of its steps' vocabularies, in turn */

@@ -131,10 +131,8 @@ static uint64_t tensor_bytes(const struct stg_tensor *tensor)
     int64_t n = stg_tensor_n(tensor);
     if (tensor->dtype != STAGER_STRING)
         return align((uint64_t)n * stg_dtype_bytes(tensor->dtype));
-    uint64_t bytes = 0;
-    for (int64_t i = 0; i < n; i++)
-        bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
-    return align((uint64_t)(n + 1) * sizeof(int64_t)) + align(bytes);
+    return align((uint64_t)(n + 1) * sizeof(int64_t)) +
+           align(stg_tensor_text_bytes(tensor));
 }
 
 /* A batch that does not fit is computed once more outside of the arena, for its size:
@@ -487,6 +485,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .fund = stg_stage_fund(stage, &fund),
         .adviser = &adviser,
         .trace = stage->config.trace,
+        .takes_codes = true,
         .ignored_codes = stage->staged->ignored_codes,
         .stopped = &stage->stop.flag,
         .container = stage->config.container,

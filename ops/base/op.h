@@ -126,6 +126,11 @@ enum stg_op_flags {
     STG_OP_IN_PLACE = 256,
     STG_OP_STAYS = 512, /* its purpose is its error: the node keeps its place, and later
                            nodes are not computed before it */
+    /* Output 0, the only one, has a number for each string of an input, made of that
+     * string alone and of the other inputs; its shape is that of the input where the
+     * others are scalars or tables. An error of a row is INVALID_ARGUMENT, and the output
+     * is there for the rows before it. */
+    STG_OP_BY_STRING = 2048,
     STG_OP_ONE_DTYPE = 1024, /* all inputs that are numbers have one dtype, which weak
                                 constants take */
 };

@@ -267,6 +267,7 @@ static int plan_run(struct stg_run *run, const struct stg_resources *resources,
     plan_fetches(run, refs, n, first_slot);
     mark_needed(run);
     rc = plan_absorbed(run, err);
+    stg_run_plan_coded(run);
     if (rc == 0)
         rc = stg_run_plan_buffers(run, false, err);
 

@@ -6,6 +6,7 @@
 #ifndef STG_OPS_EXEC_PRIV_H
 #define STG_OPS_EXEC_PRIV_H
 
+#include "ops/base/dictionary.h"
 #include "ops/exec/run.h"
 #include "ops/exec/split.h"
 #include "ops/graph/priv.h"
@@ -19,10 +20,11 @@
 struct stg_run_slot {
     uint32_t
         fetch; /* the fetch whose memory this output is written to, or STG_NO_FETCH */
-    bool is_needed;   /* a step reads it, or it is fetched */
-    uint32_t buffer;  /* of an output of a step: its elements */
-    uint32_t offsets; /* of strings: their offsets */
-    bool is_view;     /* in this exec: not written, points elsewhere */
+    bool is_needed;     /* a step reads it, or it is fetched */
+    uint32_t buffer;    /* of an output of a step: its elements */
+    uint32_t offsets;   /* of strings: their offsets */
+    bool is_view;       /* in this exec: not written, points elsewhere */
+    bool needs_strings; /* a step reads it that does not look results up (coded.c) */
 };
 
 /* An output that an op writes: the node's own, or that of a reader whose work it took
@@ -39,6 +41,7 @@ struct stg_run_step {
     const uint32_t *inputs;         /* slots */
     struct stg_run_output *outputs; /* as many as the node has */
     bool is_absorbed;               /* another step does it */
+    int coded;                      /* the input that may be coded (coded.c); -1: none */
     uint64_t dying; /* inputs, a bit each, in whose buffer the output may lie */
 };
 
@@ -85,6 +88,7 @@ struct stg_run {
     const struct stg_parallel *rows; /* NULL: no op is split */
     struct stg_run_ready *ready;     /* NULL: one node after the other */
     struct stg_run_watcher *watchers;
+    struct stg_run_buffer *spread; /* strings of coded feeds, one a feed; NULL: none */
 
     struct stg_tensor *on_device; /* device.c: one a slot, then `hosts` of one op;
                                      NULL until something is launched */
@@ -107,6 +111,16 @@ int stg_run_take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
 /* step.c: one step, by that worker. Errors name the node. */
 int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
                  const struct stg_key *key, struct stg_err *err);
+
+/* coded.c: which steps look results up, once the steps are known. */
+void stg_run_plan_coded(struct stg_run *run);
+/* coded.c: makes begin and end of a coded feed, where a step needs them.
+ * RESOURCE_EXHAUSTED. */
+int stg_run_spread_feed(struct stg_run *run, size_t i, struct stg_err *err);
+/* coded.c: the worker's step, one input of which is coded. Returns false if the op is to
+ * run; that input is not coded any more then. */
+bool stg_run_coded(struct stg_run_worker *worker, struct stg_op_run *ctx, int *ret,
+                   struct stg_err *err);
 
 /* ready.c: all steps, each once those before it have run; returns the error of the
  * first one, in their order, that failed. */

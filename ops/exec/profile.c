@@ -119,11 +119,9 @@ static uint64_t bytes_of(const struct stg_tensor *tensor)
     uint64_t n = (uint64_t)stg_tensor_n(tensor), bytes = (n + 1) * sizeof(int64_t);
     if (n == 0)
         return bytes;
-    if (tensor->end == tensor->begin + 1)
+    if (tensor->dictionary == NULL && tensor->end == tensor->begin + 1)
         return bytes + (uint64_t)(tensor->begin[n] - tensor->begin[0]);
-    for (uint64_t i = 0; i < n; i++)
-        bytes += (uint64_t)(tensor->end[i] - tensor->begin[i]);
-    return bytes;
+    return bytes + stg_tensor_text_bytes(tensor);
 }
 
 /* A reader whose work the step does has one output. */

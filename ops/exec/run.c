@@ -68,6 +68,10 @@ int stg_run_take_feeds(struct stg_run *run, const struct stg_tensor *feeds,
         run->tensors[i] = feeds[i];
         if (feeds[i].data == NULL)
             run->tensors[i].data = (void *)(uintptr_t)&nothing;
+        if (feeds[i].dictionary != NULL && feeds[i].begin == NULL)
+            rc = stg_run_spread_feed(run, i, err);
+        if (rc < 0)
+            return rc;
     }
     for (size_t i = 0; !graph->has_element && i < graph->n_feeds; i++) {
         int rc = check_feed(&graph->feeds[i].component,
@@ -172,6 +176,9 @@ void stg_run_destroy(struct stg_run *run)
     stg_split_destroy(run->own.split);
     for (size_t i = 0; i < run->n_buffers; i++)
         free(run->buffers[i].data);
+    for (size_t i = 0; run->spread != NULL && i < run->n_feeds; i++)
+        free(run->spread[i].data);
+    free(run->spread);
     stg_bump_finish(&run->plan);
     stg_bump_finish(&run->own.scratch);
     free(run);

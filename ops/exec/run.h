@@ -116,11 +116,12 @@ bool stg_run_computes(const struct stg_run *run);
  * creation. Borrowed until the next call. */
 void stg_run_feed(struct stg_run *run, const struct stg_tensor *const *values);
 
-/* Runs once. feeds: element components (stage) or boundary tensors (compute), in schema
- * order. outputs (may be NULL when a sink is given): one view a fetch, valid until the
- * next exec or destroy; with a sink they point where the sink said, those that were
- * copied to their source. Errors: the op's, with "node NAME (op):" before the text and
- * err->row kept; INVALID_ARGUMENT when a feed has not the dtype and shape it should. */
+/* Runs once. feeds: element components (stage), which may be coded, or boundary tensors
+ * (compute), in schema order. An output that is a coded feed is coded. outputs (may be
+ * NULL when a sink is given): one view a fetch, valid until the next exec or destroy;
+ * with a sink they point where the sink said, those that were copied to their source.
+ * Errors: the op's, with "node NAME (op):" before the text and err->row kept;
+ * INVALID_ARGUMENT when a feed has not the dtype and shape it should. */
 int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
                  const struct stg_key *key, const struct stg_sink *sink,
                  struct stg_tensor *outputs, struct stg_err *err);

@@ -140,13 +140,42 @@ static void check_outputs(struct stg_run *run, const struct stg_run_step *step)
     }
 }
 
+/* Only the input that the step looks up may be coded. */
+static struct stg_tensor input_of(const struct stg_run *run,
+                                  const struct stg_run_step *step, size_t i)
+{
+    struct stg_tensor ret = run->tensors[step->inputs[i]];
+    if ((int)i != step->coded) {
+        ret.codes = NULL;
+        ret.dictionary = NULL;
+    }
+    return ret;
+}
+
+static int run_op(struct stg_run_worker *worker, struct stg_op_run *ctx,
+                  struct stg_err *err)
+{
+    const struct stg_run_step *step = worker->step;
+    const struct stg_graph_node *node = step->node;
+    int rc;
+    worker->blamed = node;
+    if (step->coded >= 0 && worker->inputs[step->coded].dictionary != NULL &&
+        stg_run_coded(worker, ctx, &rc, err))
+        return rc;
+    if (worker->split != NULL &&
+        stg_split_run(worker->split, node->op, ctx, node->n_outputs))
+        return 0;
+    worker->blamed = node;
+    return node->op->run(ctx, err);
+}
+
 int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
                  const struct stg_key *key, struct stg_err *err)
 {
     struct stg_run *run = worker->run;
     const struct stg_graph_node *node = step->node;
     for (size_t i = 0; i < node->n_inputs; i++)
-        worker->inputs[i] = run->tensors[step->inputs[i]];
+        worker->inputs[i] = input_of(run, step, i);
     for (size_t i = 0; i < node->n_outputs; i++) {
         run->tensors[step->outputs[i].slot].dtype = STAGER_DT_INVALID;
         run->slots[step->outputs[i].slot].is_view = false;
@@ -162,12 +191,7 @@ int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
         .executor = worker,
     };
     worker->step = step;
-    int rc = 0;
-    if (worker->split == NULL ||
-        !stg_split_run(worker->split, node->op, &ctx, node->n_outputs)) {
-        worker->blamed = node;
-        rc = node->op->run(&ctx, err);
-    }
+    int rc = run_op(worker, &ctx, err);
     stg_bump_reset(&worker->scratch);
     if (run->watched_ns != 0)
         stg_run_watch_step(run, step);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/layout.h"
 #include "ops/graph/composite.h"
 #include "ops/graph/priv.h"
@@ -348,6 +349,7 @@ static int create(const struct stg_pipeline_spec *spec, const struct stg_schema 
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     stg_bump_init(&graph->bump, MAX_BYTES);
     graph->spec = spec;
+    graph->made_ns = stg_now_ns();
     graph->has_element = element != NULL;
     graph->n_carried = n_carried;
     int rc = create_inside(graph, element, boundary, fed, err);
@@ -377,6 +379,7 @@ int stg_graph_load_tables(struct stg_graph *graph, bool borrowed, stg_graph_tabl
                           void *owner, struct stg_err *err)
 {
     graph->borrows_tables = borrowed;
+    graph->made_ns = stg_now_ns();
     for (size_t i = 0; i < graph->n_nodes; i++) {
         struct stg_graph_node *node = &graph->nodes[i];
         if ((node->op->flags & STG_OP_TABLE) == 0)
@@ -392,6 +395,7 @@ void stg_graph_borrow_tables(struct stg_graph *graph, const struct stg_graph *fr
 {
     assert(graph->n_nodes == from->n_nodes);
     graph->borrows_tables = true;
+    graph->made_ns = stg_now_ns();
     for (size_t i = 0; i < graph->n_nodes; i++)
         graph->nodes[i].table = from->nodes[i].table;
 }

@@ -76,6 +76,7 @@ struct stg_graph_transfer {
 
 struct stg_graph {
     const struct stg_pipeline_spec *spec;
+    uint64_t made_ns; /* when it, or its tables, were made */
     struct stg_bump bump;
     bool has_element;
     bool borrows_tables;

@@ -583,7 +583,11 @@ static int interleave_create(struct stg_dataset *dataset, const struct stg_step 
     return 0;
 }
 
-const struct stg_transformation stg_interleave = {"interleave", interleave_infer,
-                                                  interleave_create};
-const struct stg_transformation stg_parallel_interleave = {
-    "parallel_interleave", interleave_infer, interleave_create};
+const struct stg_transformation stg_interleave = {.name = "interleave",
+                                                  .infer = interleave_infer,
+                                                  .create = interleave_create,
+                                                  .passes_codes = true};
+const struct stg_transformation stg_parallel_interleave = {.name = "parallel_interleave",
+                                                           .infer = interleave_infer,
+                                                           .create = interleave_create,
+                                                           .passes_codes = true};

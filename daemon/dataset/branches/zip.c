@@ -351,5 +351,8 @@ static int zip_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_zip = {
-    .name = "zip", .create = zip_create, .infer_many = zip_infer, .is_indexable = true};
+const struct stg_transformation stg_zip = {.name = "zip",
+                                           .create = zip_create,
+                                           .infer_many = zip_infer,
+                                           .passes_codes = true,
+                                           .is_indexable = true};

@@ -62,13 +62,12 @@ static uint64_t check_of(const struct stg_block *block)
     for (uint32_t c = 0; block->error.code == 0 && c < block->n_components; c++) {
         const struct stg_tensor *tensor = &block->tensors[c];
         uint64_t n = (uint64_t)(stg_tensor_n(tensor) / block->n_records);
-        uint64_t bytes = n * stg_dtype_bytes(tensor->dtype), at = 0;
-        if (tensor->dtype == STAGER_STRING && n > 0) {
-            at = (uint64_t)tensor->begin[0];
-            bytes = (uint64_t)(tensor->end[0] - tensor->begin[0]);
-        }
+        uint64_t bytes = n * stg_dtype_bytes(tensor->dtype);
+        const char *data = tensor->data;
+        if (tensor->dtype == STAGER_STRING && n > 0)
+            data = stg_tensor_string(tensor, 0, &bytes);
         if (bytes > 0)
-            sum = stg_fingerprint64_join(sum, (const char *)tensor->data + at,
+            sum = stg_fingerprint64_join(sum, data,
                                          bytes < CHECKED_BYTES ? bytes : CHECKED_BYTES);
     }
     return sum | 1;

@@ -230,6 +230,8 @@ static int make_block(struct stg_columnar *table, uint64_t n, struct stg_block *
     for (uint32_t c = 0; c < table->n; c++)
         tensor = show(table, c, n, block, tensor, held, &n_held);
     stg_block_hold(block, held, n_held);
+    for (uint32_t c = 0; c < block->n_components; c++)
+        stg_block_hold_dictionary(block, c);
     block->rows = rows;
     block->n_records = block->n_rows = (int64_t)n;
     block->epoch = table->epoch;

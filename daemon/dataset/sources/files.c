@@ -488,5 +488,8 @@ fail:
     return rc;
 }
 
-const struct stg_transformation stg_files = {
-    .name = "files", .infer = files_infer, .create = files_create, .is_indexable = true};
+const struct stg_transformation stg_files = {.name = "files",
+                                             .infer = files_infer,
+                                             .create = files_create,
+                                             .passes_codes = true,
+                                             .is_indexable = true};

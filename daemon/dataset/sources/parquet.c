@@ -179,6 +179,13 @@ static void parquet_show(const struct stg_columnar *table, uint32_t c, uint64_t 
     int dtype = p->columns[c].want.dtype;
     if (values->values != NULL)
         held[(*n_held)++] = values->values;
+    if (values->codes != NULL) {
+        tensor->data = (char *)(uintptr_t)values->base;
+        tensor->data_bytes = values->base_bytes + p->columns[c].text_bytes;
+        tensor->codes = values->codes + first;
+        tensor->dictionary = &p->cursors[c].coded->strings;
+        return;
+    }
     if (dtype == STAGER_STRING) {
         tensor->data = (char *)(uintptr_t)values->base;
         tensor->data_bytes = values->base_bytes + p->columns[c].text_bytes;
@@ -224,16 +231,20 @@ static const struct stg_columnar_format format = {.open = parquet_open,
 
 static void declare(struct parquet *p)
 {
+    bool takes_codes = p->table.iter.dataset->takes_codes;
     for (uint32_t c = 0; c < p->table.n; c++) {
         const struct stg_declared_column *from = &p->table.declared[c];
         p->wants[c] = (struct stg_parquet_want){.name = from->name,
                                                 .dtype = from->dtype,
                                                 .n_lists = from->n_lists,
                                                 .may_lack = from->has_default};
-        p->columns[c] = (struct stg_parquet_column){.want = p->wants[c],
-                                                    .value = from->value,
-                                                    .text = from->text,
-                                                    .text_bytes = from->text_bytes};
+        p->columns[c] = (struct stg_parquet_column){
+            .want = p->wants[c],
+            .value = from->value,
+            .text = from->text,
+            .text_bytes = from->text_bytes,
+            .takes_codes =
+                takes_codes && from->n_lists == 0 && from->dtype == STAGER_STRING};
         memcpy(p->columns[c].shape, from->shape, sizeof(from->shape));
         p->cursors[c].reading = &p->reading;
         p->cursors[c].column = &p->columns[c];
@@ -264,4 +275,5 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
 const struct stg_transformation stg_parquet = {.name = "parquet",
                                                .infer = stg_columnar_infer,
                                                .create = parquet_create,
+                                               .passes_codes = true,
                                                .is_indexable = true};

@@ -37,8 +37,11 @@ static int batch_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
-const struct stg_transformation stg_batch = {
-    .name = "batch", .infer = batch_infer, .create = batch_create, .is_indexable = true};
+const struct stg_transformation stg_batch = {.name = "batch",
+                                             .infer = batch_infer,
+                                             .create = batch_create,
+                                             .passes_codes = true,
+                                             .is_indexable = true};
 
 /* ---- rebatch: elements of batches, in batches of other sizes ---- */
 
@@ -65,4 +68,7 @@ static int rebatch_create(struct stg_dataset *dataset, const struct stg_step *st
     return rc;
 }
 
-const struct stg_transformation stg_rebatch = {"rebatch", rebatch_infer, rebatch_create};
+const struct stg_transformation stg_rebatch = {.name = "rebatch",
+                                               .infer = rebatch_infer,
+                                               .create = rebatch_create,
+                                               .passes_codes = true};

@@ -138,4 +138,5 @@ static int enumerate_create(struct stg_dataset *dataset, const struct stg_step *
 const struct stg_transformation stg_enumerate = {.name = "enumerate",
                                                  .infer = enumerate_infer,
                                                  .create = enumerate_create,
+                                                 .passes_codes = true,
                                                  .is_indexable = true};

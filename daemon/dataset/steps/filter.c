@@ -268,4 +268,7 @@ static int filter_create(struct stg_dataset *dataset, const struct stg_step *ste
     return 0;
 }
 
-const struct stg_transformation stg_filter = {"filter", filter_infer, filter_create};
+const struct stg_transformation stg_filter = {.name = "filter",
+                                              .infer = filter_infer,
+                                              .create = filter_create,
+                                              .passes_codes = true};

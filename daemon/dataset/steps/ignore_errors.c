@@ -130,5 +130,7 @@ static int ignore_errors_create(struct stg_dataset *dataset, const struct stg_st
     return 0;
 }
 
-const struct stg_transformation stg_ignore_errors = {"ignore_errors", ignore_errors_infer,
-                                                     ignore_errors_create};
+const struct stg_transformation stg_ignore_errors = {.name = "ignore_errors",
+                                                     .infer = ignore_errors_infer,
+                                                     .create = ignore_errors_create,
+                                                     .passes_codes = true};

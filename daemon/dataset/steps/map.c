@@ -590,5 +590,8 @@ static int map_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_map = {
-    .name = "map", .infer = map_infer, .create = map_create, .is_indexable = true};
+const struct stg_transformation stg_map = {.name = "map",
+                                           .infer = map_infer,
+                                           .create = map_create,
+                                           .passes_codes = true,
+                                           .is_indexable = true};

@@ -36,5 +36,8 @@ static int create(struct stg_dataset *dataset, const struct stg_step *step,
     return rc;
 }
 
-const struct stg_transformation stg_map_and_batch = {
-    .name = "map_and_batch", .infer = infer, .create = create, .is_indexable = true};
+const struct stg_transformation stg_map_and_batch = {.name = "map_and_batch",
+                                                     .infer = infer,
+                                                     .create = create,
+                                                     .passes_codes = true,
+                                                     .is_indexable = true};

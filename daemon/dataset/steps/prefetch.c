@@ -324,5 +324,7 @@ static int prefetch_create(struct stg_dataset *dataset, const struct stg_step *s
     return 0;
 }
 
-const struct stg_transformation stg_prefetch = {"prefetch", prefetch_infer,
-                                                prefetch_create};
+const struct stg_transformation stg_prefetch = {.name = "prefetch",
+                                                .infer = prefetch_infer,
+                                                .create = prefetch_create,
+                                                .passes_codes = true};

@@ -119,5 +119,7 @@ static int repeat_create(struct stg_dataset *dataset, const struct stg_step *ste
     return 0;
 }
 
-const struct stg_transformation stg_repeat = {"repeat", stg_step_infer_count,
-                                              repeat_create};
+const struct stg_transformation stg_repeat = {.name = "repeat",
+                                              .infer = stg_step_infer_count,
+                                              .create = repeat_create,
+                                              .passes_codes = true};

@@ -200,5 +200,8 @@ static int shard_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
-const struct stg_transformation stg_shard = {
-    .name = "shard", .infer = shard_infer, .create = shard_create, .is_indexable = true};
+const struct stg_transformation stg_shard = {.name = "shard",
+                                             .infer = shard_infer,
+                                             .create = shard_create,
+                                             .passes_codes = true,
+                                             .is_indexable = true};

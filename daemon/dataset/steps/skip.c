@@ -151,4 +151,5 @@ static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,
 const struct stg_transformation stg_skip = {.name = "skip",
                                             .infer = stg_step_infer_count,
                                             .create = skip_create,
+                                            .passes_codes = true,
                                             .is_indexable = true};

@@ -114,4 +114,5 @@ static int take_create(struct stg_dataset *dataset, const struct stg_step *step,
 const struct stg_transformation stg_take = {.name = "take",
                                             .infer = stg_step_infer_count,
                                             .create = take_create,
+                                            .passes_codes = true,
                                             .is_indexable = true};

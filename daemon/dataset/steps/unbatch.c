@@ -280,5 +280,7 @@ int stg_unbatch_create(struct stg_dataset *dataset, const struct stg_step *step,
     return 0;
 }
 
-const struct stg_transformation stg_unbatch = {"unbatch", stg_unbatch_infer,
-                                               stg_unbatch_create};
+const struct stg_transformation stg_unbatch = {.name = "unbatch",
+                                               .infer = stg_unbatch_infer,
+                                               .create = stg_unbatch_create,
+                                               .passes_codes = true};

@@ -254,6 +254,33 @@ static int read_page(struct stg_parquet_cursor *cursor,
     return rc;
 }
 
+/* Makes the dictionary one that codes refer to. The default is behind its entries. */
+static int make_coded(struct stg_parquet_cursor *cursor, struct stg_err *err)
+{
+    struct stg_parquet_values *values = &cursor->dictionary;
+    uint64_t n = values->n, bytes = values->base_bytes;
+    if (!cursor->column->takes_codes || n >= INT32_MAX)
+        return 0;
+    int rc = stg_dictionary_create(cursor->reading->quota, values->data, values->values,
+                                   &cursor->coded, err);
+    if (rc < 0)
+        return rc;
+    values->begin[n] = (int64_t)bytes;
+    values->end[n] = (int64_t)(bytes + cursor->column->text_bytes);
+    cursor->coded->strings.n = (int64_t)n + 1;
+    cursor->coded->strings.data = values->base;
+    cursor->coded->strings.data_bytes = bytes + cursor->column->text_bytes;
+    cursor->coded->strings.begin = values->begin;
+    cursor->coded->strings.end = values->end;
+    return 0;
+}
+
+static void drop_coded(struct stg_parquet_cursor *cursor)
+{
+    stg_dictionary_unref(cursor->coded);
+    cursor->coded = NULL;
+}
+
 static int decode_dictionary(struct stg_parquet_cursor *cursor, bool *ret_storage,
                              struct stg_err *err)
 {
@@ -278,6 +305,8 @@ static int decode_dictionary(struct stg_parquet_cursor *cursor, bool *ret_storag
     page.bytes.at = (const uint8_t *)cursor->dictionary.data->data + pad;
     page.bytes.end = page.bytes.at + header->plain_bytes;
     rc = stg_parquet_decode(&page, &cursor->dictionary, err);
+    if (rc == 0)
+        rc = make_coded(cursor, err);
     cursor->has_dictionary = rc == 0;
     return rc;
 }
@@ -384,6 +413,8 @@ static struct stg_parquet_page page_of(struct stg_parquet_cursor *cursor)
         .levels = cursor->has_levels ? &cursor->levels : NULL,
         .indices = has_indices(cursor) ? &cursor->indices : NULL,
         .dictionary = cursor->has_dictionary ? &cursor->dictionary : NULL,
+        .coded =
+            has_indices(cursor) && cursor->coded != NULL ? &cursor->coded->strings : NULL,
         .quota = cursor->reading->quota};
 }
 
@@ -592,6 +623,7 @@ void stg_parquet_cursor_begin(struct stg_parquet_cursor *cursor,
     cursor->lost.code = 0;
     cursor->dictionary_page_at = 0;
     cursor->has_dictionary = false;
+    drop_coded(cursor);
     if (is_list(cursor))
         begin_lists(cursor);
     const struct stg_storage *storage = cursor->reading->source->storage;
@@ -617,6 +649,7 @@ void stg_parquet_cursor_finish(struct stg_parquet_cursor *cursor)
     stg_parquet_values_finish(&cursor->values);
     stg_parquet_values_finish(&cursor->dictionary);
     stg_parquet_lists_finish(&cursor->lists);
+    drop_coded(cursor);
     stg_chunk_unref(cursor->page);
     cursor->page = NULL;
 }

@@ -14,6 +14,7 @@
 #include "daemon/format/parquet/page_header.h"
 #include "daemon/format/parquet/values.h"
 #include "daemon/storage/codec/page_codec.h"
+#include "daemon/storage/dictionary.h"
 
 /* Read at once; a longer header is read again. */
 #define STG_PARQUET_HEADER_BYTES 512u
@@ -64,6 +65,8 @@ struct stg_parquet_cursor {
     uint64_t dictionary_at, dictionary_page_at;
     bool has_dictionary; /* it was decoded */
     struct stg_parquet_values dictionary;
+    struct stg_dictionary *coded; /* the same, and the default; NULL: values that are
+                                     indices are not coded */
 };
 
 /* Begins a row group of a file. The cursor was zeroed but for reading and column, or used

@@ -20,6 +20,7 @@ struct decoding {
     bool is_string;
     unsigned width, file_width; /* bytes of a value here and in the file */
     char *fixed;
+    uint32_t *codes;
     uint8_t *valid; /* NULL: all values are there */
 };
 
@@ -63,14 +64,29 @@ static uint64_t slot_bytes(const struct decoding *d)
     return is_delta && bytes < DELTA_BYTES ? DELTA_BYTES : bytes;
 }
 
-/* Memory for the values and, where some are null, for which. *ret_suffix: for strings
- * with prefixes. */
+static int take_codes(struct decoding *d, bool has_nulls, struct stg_err *err)
+{
+    uint64_t n = d->page->n, codes = room_of(n * sizeof(*d->codes));
+    int rc = stg_parquet_room(d->page->quota, codes + (has_nulls ? n : 0), &d->to->values,
+                              err);
+    if (rc < 0)
+        return rc;
+    d->codes = (uint32_t *)d->to->values->data;
+    d->to->codes = (int32_t *)d->codes;
+    d->valid = has_nulls ? (uint8_t *)d->to->values->data + codes : NULL;
+    return 0;
+}
+
+/* Memory for the values and, where some are null, for which; of strings, for one more.
+ * *ret_suffix: for strings with prefixes. */
 static int take_values(struct decoding *d, bool has_nulls, int64_t **ret_suffix,
                        struct stg_err *err)
 {
+    if (d->page->coded != NULL)
+        return take_codes(d, has_nulls, err);
     bool has_prefixes = d->page->encoding == STG_PARQUET_DELTA_BYTE_ARRAY;
     bool has_strings = d->is_string || has_prefixes;
-    uint64_t n = d->page->n, array = room_of(n * sizeof(int64_t));
+    uint64_t n = d->page->n, array = room_of((n + 1) * sizeof(int64_t));
     uint64_t fixed = d->is_string ? 0 : room_of(n * slot_bytes(d));
     uint64_t bytes = fixed + (has_strings ? 2 * array : 0) + (has_prefixes ? array : 0) +
                      (has_nulls ? n : 0);
@@ -196,7 +212,7 @@ static void read_string_indices(struct decoding *d, const uint32_t *index, uint6
     }
 }
 
-/* The next n indices, of at most AT_ONCE, each of which the dictionary has. */
+/* The next n indices, each of which the dictionary has. */
 static int next_indices(const struct stg_parquet_page *page, uint64_t n, uint32_t *to,
                         struct stg_err *err)
 {
@@ -213,6 +229,8 @@ static int next_indices(const struct stg_parquet_page *page, uint64_t n, uint32_
 static int read_dictionary(struct decoding *d, struct stg_err *err)
 {
     uint32_t index[AT_ONCE];
+    if (d->codes != NULL)
+        return next_indices(d->page, d->n_present, d->codes, err);
     for (uint64_t done = 0; done < d->n_present;) {
         uint64_t left = d->n_present - done, now = left < AT_ONCE ? left : AT_ONCE;
         int rc = next_indices(d->page, now, index, err);
@@ -470,12 +488,26 @@ static void spread_numbers(struct decoding *d)
     }
 }
 
+/* The default is the last entry. */
+static void spread_codes(struct decoding *d)
+{
+    uint32_t behind = (uint32_t)d->page->coded->n - 1;
+    uint64_t k = d->n_present;
+    for (uint64_t i = d->page->n; i-- > 0;) {
+        bool is_there = d->valid[i] != 0;
+        k -= is_there;
+        d->codes[i] = is_there ? d->codes[k] : behind;
+    }
+}
+
 /* A value for each row: a null gets the default. */
 static void spread(struct decoding *d)
 {
     if (d->valid == NULL)
         return;
-    if (d->is_string)
+    if (d->codes != NULL)
+        spread_codes(d);
+    else if (d->is_string)
         spread_strings(d);
     else
         spread_numbers(d);
@@ -593,6 +625,7 @@ static void begin(struct decoding *d, const struct stg_parquet_page *page,
     values->valid = NULL;
     values->fixed = NULL;
     values->begin = values->end = NULL;
+    values->codes = NULL;
     if (page->indices == NULL) {
         set_base(d, (uint64_t)((const char *)page->bytes.end - values->data->data));
         return;

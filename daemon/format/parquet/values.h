@@ -7,6 +7,7 @@
 #ifndef STG_DAEMON_PARQUET_VALUES_H
 #define STG_DAEMON_PARQUET_VALUES_H
 
+#include "core/batch.h"
 #include "daemon/format/parquet/encoding.h"
 #include "daemon/format/parquet/footer.h"
 
@@ -17,15 +18,18 @@ struct stg_parquet_column {
     uint64_t value;               /* the default of a number, in its first bytes */
     const char *text;             /* and that of a string */
     uint64_t text_bytes;
+    bool takes_codes; /* strings may be coded */
 };
 
-/* Numbers lie at `fixed`. String i is the bytes [begin[i], end[i]) of base. */
+/* Numbers lie at `fixed`. String i is the bytes [begin[i], end[i]) of base; behind the
+ * last offsets is room for one more. */
 struct stg_parquet_values {
     uint64_t n;
     const char *fixed;
     const char *base;
     uint64_t base_bytes;
     int64_t *begin, *end;
+    const int32_t *codes;   /* in place of begin and end, of the page's `coded` */
     const uint8_t *valid;   /* 0: the value is null, and has no default; NULL: none is */
     struct stg_chunk *data; /* the bytes of the page; what lies in it stays with it */
     struct stg_chunk *values; /* what was decoded, or NULL */
@@ -46,6 +50,8 @@ struct stg_parquet_page {
     struct stg_parquet_bytes bytes;
     struct stg_parquet_runs *indices;            /* NULL: bytes are the values */
     const struct stg_parquet_values *dictionary; /* of the indices; NULL: none */
+    const struct stg_strings *coded; /* the same, and behind it the default; NULL:
+                                           the values are not coded */
     struct stg_quota *quota;
 };
 

@@ -67,7 +67,7 @@ static const int bools[STG_N_DTYPES] = {
     [STAGER_UINT32] = STAGER_BOOL,  [STAGER_UINT64] = STAGER_BOOL,
     [STAGER_BOOL] = STAGER_BOOL,    [STAGER_STRING] = STAGER_BOOL};
 
-#define OP(op, what, text, ...)                                                          \
+#define OP(op, more, what, text, ...)                                                    \
     static const stg_strip_kernel op##_kernels[STG_N_DTYPES] = {__VA_ARGS__};            \
     static int infer_##op(struct stg_op_infer *ctx, struct stg_err *err)                 \
     {                                                                                    \
@@ -78,41 +78,41 @@ static const int bools[STG_N_DTYPES] = {
         .summary = text,                                                                 \
         .min_inputs = 2,                                                                 \
         .max_inputs = 2,                                                                 \
-        .flags = STG_OP_ROW_WISE | STG_OP_ONE_DTYPE,                                     \
+        .flags = STG_OP_ROW_WISE | STG_OP_ONE_DTYPE | more,                              \
         .infer = infer_##op,                                                             \
         .run = stg_binary_run,                                                           \
         .rows = stg_broadcast_rows,                                                      \
         .launches = stg_binary_launches,                                                 \
     }
 
-OP(equal, "cannot be compared",
+OP(equal, STG_OP_BY_STRING, "cannot be compared",
    "Which elements are equal, with broadcasting; as tf.equal.",
    STG_NUMBER_KERNELS(equal), [STAGER_BOOL] = equal_bool, [STAGER_STRING] = equal_string);
 
-OP(not_equal, "cannot be compared",
+OP(not_equal, STG_OP_BY_STRING, "cannot be compared",
    "Which elements differ, with broadcasting; as tf.not_equal.",
    STG_NUMBER_KERNELS(not_equal), [STAGER_BOOL] = not_equal_bool,
    [STAGER_STRING] = not_equal_string);
 
-OP(less, "has no order here", "Where the first is less, with broadcasting; as tf.less.",
-   STG_NUMBER_KERNELS(less));
+OP(less, 0, "has no order here",
+   "Where the first is less, with broadcasting; as tf.less.", STG_NUMBER_KERNELS(less));
 
-OP(less_equal, "has no order here",
+OP(less_equal, 0, "has no order here",
    "Where the first is less or equal, with broadcasting; as tf.less_equal.",
    STG_NUMBER_KERNELS(less_equal));
 
-OP(greater, "has no order here",
+OP(greater, 0, "has no order here",
    "Where the first is greater, with broadcasting; as tf.greater.",
    STG_NUMBER_KERNELS(greater));
 
-OP(greater_equal, "has no order here",
+OP(greater_equal, 0, "has no order here",
    "Where the first is greater or equal, with broadcasting; as tf.greater_equal.",
    STG_NUMBER_KERNELS(greater_equal));
 
-OP(logical_and, "is not bool; compare it with something",
+OP(logical_and, 0, "is not bool; compare it with something",
    "Where both are true, with broadcasting; as tf.logical_and.",
    [STAGER_BOOL] = logical_and_bool);
 
-OP(logical_or, "is not bool; compare it with something",
+OP(logical_or, 0, "is not bool; compare it with something",
    "Where one is true, with broadcasting; as tf.logical_or.",
    [STAGER_BOOL] = logical_or_bool);

@@ -116,7 +116,7 @@ const struct stg_op stg_op_string_to_hash_bucket_strong = {
     STG_PARAMS(params),
     .min_inputs = 1,
     .max_inputs = 1,
-    .flags = STG_OP_ROW_WISE,
+    .flags = STG_OP_ROW_WISE | STG_OP_BY_STRING,
     .infer = infer,
     .run = run,
     .rows = stg_rows_first,

@@ -90,7 +90,7 @@ const struct stg_op stg_op_lookup = {
     STG_PARAMS(params),
     .min_inputs = 2,
     .max_inputs = 2,
-    .flags = STG_OP_ROW_WISE,
+    .flags = STG_OP_ROW_WISE | STG_OP_BY_STRING,
     .infer = infer,
     .run = run,
     .rows = rows,
