@@ -33,7 +33,7 @@ PROGRAM, SCRIPT = (3, 2), (1, 10)
 LENGTHS = {"bench_commit": (3, 6), "bench_handoff": (3, 3), "bench_interference": (1, 12), "bench_interleave": (3, 4),
            "bench_interleave_auto": (1, 100), "bench_overlap": (1, 12), "bench_tune": (1, 60), "bench_sharing": (1, 10),
            "bench_tfrecord": (3, 3), "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
-           "interleave_tensorflow": (1, 9)}
+           "interleave_tensorflow": (1, 9), "parquet_pyarrow": (1, 24)}
 
 # The rows of the first table, if their benchmark was run: name, figure, goal, description.
 GOALS = [
@@ -64,6 +64,11 @@ GOALS = [
      "batches of 4096, over memcpy, bytes per second of CPU"),
     ("bench_parquet", "snappy_ratio", 0.9, "the same, compressed by snappy, over libsnappy in a plain loop"),
     ("bench_parquet", "zstd_ratio", 0.9, "the same, compressed by zstd, over libzstd in a plain loop"),
+    ("parquet_pyarrow", "cpu_ratio", 5,
+     "Criteo-like Parquet, snappy and dictionaries, to tensors with 26 hashed columns in a trainer's hands, over pyarrow "
+     "with NumPy and farmhash at their best, rows per second of CPU"),
+    ("parquet_pyarrow", "bare_cpu_ratio", 1, "the same over pyarrow that decodes the columns and hashes nothing"),
+    ("parquet_pyarrow", "csv_cpu_ratio", None, "the same over stagerd with the rows as CSV"),
     ("bench_arrow", "plain_read_ratio", 0.8,
      "16 columns of an Arrow file, int64 and float32, to batches of 4096, over reads of the page cache alone, bytes per "
      "second of CPU"),

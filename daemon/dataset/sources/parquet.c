@@ -114,6 +114,7 @@ static int parquet_go(struct stg_columnar *table, uint64_t want, struct stg_err 
         stg_parquet_cursor_begin(&p->cursors[c], file, c, group);
     p->group = group;
     p->in_group = row;
+    p->reading.want = want;
     for (uint32_t c = 0; c < table->n; c++) {
         struct stg_err why = {0};
         int rc = stg_parquet_cursor_go(&p->cursors[c], row, &why);

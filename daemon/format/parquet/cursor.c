@@ -9,9 +9,8 @@
 #define LEVEL_LENGTH_BYTES 4
 #define MAX_HEADER_BYTES ((uint64_t)1 << 20)
 #define MAX_FILL 65536 /* rows of a column that the file lacks, at once */
-#define MAX_PART                                                                         \
-    32768 /* rows of a page of indices, at once: they take more than that                \
-           */
+#define MAX_PART 32768 /* rows of a page of indices, at once: they take more than it */
+#define MIN_PART 2048
 
 void stg_parquet_reading_finish(struct stg_parquet_reading *reading)
 {
@@ -161,6 +160,15 @@ static int find_page(struct stg_parquet_cursor *cursor, bool *ret_storage,
     return rc;
 }
 
+/* As many rows as are wanted next: they are in the cache when they are used. */
+static uint64_t part_rows(const struct stg_parquet_cursor *cursor)
+{
+    uint64_t want = cursor->reading->want;
+    if (want == 0 || want > MAX_PART)
+        return MAX_PART;
+    return want < MIN_PART ? MIN_PART : want;
+}
+
 static int next_page(struct stg_parquet_cursor *cursor, struct stg_err *err)
 {
     struct stg_err why = {0};
@@ -173,8 +181,8 @@ static int next_page(struct stg_parquet_cursor *cursor, struct stg_err *err)
     if (rc < 0)
         return conclude(cursor, rc, is_storage, cursor->at, &why, err);
     cursor->n = cursor->header.n;
-    if (has_indices(cursor) && cursor->n > MAX_PART)
-        cursor->n = MAX_PART;
+    if (has_indices(cursor) && cursor->n > part_rows(cursor))
+        cursor->n = part_rows(cursor);
     cursor->n_behind = cursor->header.n - cursor->n;
     return 0;
 }
@@ -489,7 +497,8 @@ static int next_part(struct stg_parquet_cursor *cursor, uint64_t row, struct stg
     if (rc < 0 || cursor->lost.code != 0)
         return rc;
     cursor->first += cursor->n;
-    cursor->n = cursor->n_behind < MAX_PART ? cursor->n_behind : MAX_PART;
+    uint64_t most = part_rows(cursor);
+    cursor->n = cursor->n_behind < most ? cursor->n_behind : most;
     cursor->n_behind -= cursor->n;
     cursor->is_decoded = false;
     return 0;

@@ -25,6 +25,7 @@ struct stg_parquet_reading {
     struct stg_quota *quota;
     struct stg_source *source;
     struct stg_page_codecs codecs;
+    uint64_t want;             /* rows that are asked for next; 0: unknown */
     struct stg_chunk *scratch; /* compressed pages and long headers; NULL: none */
 };
 

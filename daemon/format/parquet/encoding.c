@@ -58,16 +58,69 @@ static uint64_t n_inside(uint64_t n_bytes, uint64_t bit, unsigned width, uint64_
     return inside < n ? inside : n;
 }
 
+/* Values of a constant width, in groups of 8, the first of which begins with a
+ * byte. */
+static inline __attribute__((always_inline)) void unpack_groups(const uint8_t *data,
+                                                                unsigned width,
+                                                                uint32_t *to, uint64_t n)
+{
+    uint64_t mask = mask_of(width);
+    for (uint64_t g = 0; g < n; g++, data += width, to += PACKED_GROUP) {
+#pragma GCC unroll 8
+        for (unsigned i = 0; i < PACKED_GROUP; i++) {
+            uint64_t word;
+            memcpy(&word, data + i * width / 8, sizeof(word));
+            to[i] = (uint32_t)(word >> i * width % 8 & mask);
+        }
+    }
+}
+
+#define UNPACK(width)                                                                    \
+    case width: unpack_groups(data, width, to, n); return true
+
+/* Returns false if there is no such function. */
+static bool unpack_fast(const uint8_t *data, unsigned width, uint32_t *to, uint64_t n)
+{
+    switch (width) {
+        UNPACK(1);
+        UNPACK(2);
+        UNPACK(3);
+        UNPACK(4);
+        UNPACK(5);
+        UNPACK(6);
+        UNPACK(7);
+        UNPACK(8);
+        UNPACK(9);
+        UNPACK(10);
+        UNPACK(11);
+        UNPACK(12);
+        UNPACK(13);
+        UNPACK(14);
+        UNPACK(15);
+        UNPACK(16);
+        UNPACK(17);
+        UNPACK(18);
+        UNPACK(19);
+        UNPACK(20);
+    default: return false;
+    }
+}
+
+/* The values begin at that bit of n bytes, of which those behind them may be
+ * read. */
 static void unpack32(const uint8_t *data, uint64_t n_bytes, uint64_t bit, unsigned width,
                      uint32_t *to, uint64_t n)
 {
-    uint64_t inside = n_inside(n_bytes, bit, width, n), mask = mask_of(width);
-    for (uint64_t i = 0; i < inside; i++) {
+    uint64_t inside = n_inside(n_bytes, bit, width, n), mask = mask_of(width), i = 0;
+    uint64_t groups = inside / PACKED_GROUP;
+    if (bit % 8 == 0 && unpack_fast(data + bit / 8, width, to, groups))
+        i = groups * PACKED_GROUP;
+    for (; i < inside; i++) {
         uint64_t at = bit + i * width, word;
         memcpy(&word, data + at / 8, sizeof(word));
         to[i] = (uint32_t)(word >> at % 8 & mask);
     }
-    for (uint64_t i = inside; i < n; i++)
+    for (i = inside; i < n; i++)
         to[i] = (uint32_t)value_at(data, n_bytes, bit + i * width, width);
 }
 
@@ -164,8 +217,8 @@ bool stg_parquet_runs_read(struct stg_parquet_runs *runs, uint32_t *to, uint64_t
             return false;
         uint64_t now = n < runs->n ? n : runs->n;
         if (runs->is_packed) {
-            unpack32(runs->packed.at, stg_parquet_left(&runs->packed), runs->bit,
-                     runs->width, to, now);
+            unpack32(runs->packed.at, (uint64_t)(runs->bytes.end - runs->packed.at),
+                     runs->bit, runs->width, to, now);
             runs->bit += now * runs->width;
         } else {
             for (uint64_t i = 0; i < now; i++)
@@ -175,6 +228,55 @@ bool stg_parquet_runs_read(struct stg_parquet_runs *runs, uint32_t *to, uint64_t
         to += now;
         n -= now;
     }
+    return true;
+}
+
+/* Bits of a byte, one a byte. */
+static uint64_t spread_bits(uint8_t bits)
+{
+    uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t each = bits * ones & UINT64_C(0x8040201008040201);
+    return (each + 127 * ones) >> 7 & ones;
+}
+
+/* n bits from runs->bit on. */
+static uint64_t read_packed_bits(const struct stg_parquet_runs *runs, uint8_t *to,
+                                 uint64_t n)
+{
+    const uint8_t *data = runs->packed.at;
+    uint64_t bit = runs->bit, i = 0, n_ones = 0;
+    for (; i < n && (bit + i) % 8 != 0; i++)
+        n_ones += to[i] = data[(bit + i) / 8] >> (bit + i) % 8 & 1;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t bytes = spread_bits(data[(bit + i) / 8]);
+        memcpy(to + i, &bytes, sizeof(bytes));
+        n_ones += bytes * UINT64_C(0x0101010101010101) >> 56;
+    }
+    for (; i < n; i++)
+        n_ones += to[i] = data[(bit + i) / 8] >> (bit + i) % 8 & 1;
+    return n_ones;
+}
+
+bool stg_parquet_runs_read_bits(struct stg_parquet_runs *runs, uint8_t *to, uint64_t n,
+                                uint64_t *ret_n_ones)
+{
+    uint64_t n_ones = 0;
+    while (n > 0) {
+        if (runs->n == 0 && !begin_run(runs))
+            return false;
+        uint64_t now = n < runs->n ? n : runs->n;
+        if (runs->is_packed) {
+            n_ones += read_packed_bits(runs, to, now);
+            runs->bit += now;
+        } else {
+            memset(to, (int)runs->value, now);
+            n_ones += runs->value * now;
+        }
+        runs->n -= now;
+        to += now;
+        n -= now;
+    }
+    *ret_n_ones = n_ones;
     return true;
 }
 

@@ -35,6 +35,10 @@ struct stg_parquet_runs {
 bool stg_parquet_runs_init(struct stg_parquet_runs *runs, struct stg_parquet_bytes bytes,
                            unsigned width);
 bool stg_parquet_runs_read(struct stg_parquet_runs *runs, uint32_t *to, uint64_t n);
+/* Likewise of runs of one bit, to a byte each. Returns how many are 1 in
+ * *ret_n_ones. */
+bool stg_parquet_runs_read_bits(struct stg_parquet_runs *runs, uint8_t *to, uint64_t n,
+                                uint64_t *ret_n_ones);
 /* Returns how many of the next n values are equal, at once known to be so, and takes
  * them: 0 if the next value is packed or cannot be had. */
 uint64_t stg_parquet_runs_take(struct stg_parquet_runs *runs, uint64_t n, uint32_t *ret);

@@ -154,6 +154,11 @@ static int read_levels(struct decoding *d, struct stg_err *err)
     uint32_t levels[AT_ONCE];
     unsigned max_level = d->page->leaf->max_level;
     uint64_t n_present = 0;
+    if (max_level == 1 && d->valid != NULL)
+        return stg_parquet_runs_read_bits(d->page->levels, d->valid, d->page->n,
+                                          &d->n_present)
+                   ? 0
+                   : damaged(err, "its levels end early");
     for (uint64_t done = 0; done < d->page->n;) {
         uint64_t left = d->page->n - done, now = left < AT_ONCE ? left : AT_ONCE;
         if (!stg_parquet_runs_read(d->page->levels, levels, now))
@@ -212,16 +217,32 @@ static void read_string_indices(struct decoding *d, const uint32_t *index, uint6
     }
 }
 
+#define CHECKED_AT_ONCE 64
+
+/* A dictionary has fewer than 2^31 entries: an index below has no top bit, and
+ * its difference to their number has one. Blocks of a fixed size become vector
+ * code. */
+static bool are_below(const uint32_t *index, uint64_t n, uint64_t n_entries)
+{
+    uint32_t end = n_entries < INT32_MAX ? (uint32_t)n_entries : INT32_MAX;
+    uint32_t all = UINT32_MAX;
+    uint64_t i = 0;
+    for (; i + CHECKED_AT_ONCE <= n; i += CHECKED_AT_ONCE) {
+        for (unsigned k = 0; k < CHECKED_AT_ONCE; k++)
+            all &= (index[i + k] - end) & ~index[i + k];
+    }
+    for (; i < n; i++)
+        all &= (index[i] - end) & ~index[i];
+    return all >> 31 != 0;
+}
+
 /* The next n indices, each of which the dictionary has. */
 static int next_indices(const struct stg_parquet_page *page, uint64_t n, uint32_t *to,
                         struct stg_err *err)
 {
-    uint32_t most = 0;
     if (!stg_parquet_runs_read(page->indices, to, n))
         return damaged(err, "its indices end early");
-    for (uint64_t i = 0; i < n; i++)
-        most = to[i] > most ? to[i] : most;
-    return most < page->dictionary->n
+    return are_below(to, n, page->dictionary->n)
                ? 0
                : damaged(err, "an index is out of the range of its dictionary");
 }
@@ -476,9 +497,30 @@ static void spread_strings(struct decoding *d)
     }
 }
 
+/* Without branches, which nulls at random places make slow. */
+#define SPREAD(type, to, null)                                                           \
+    do {                                                                                 \
+        for (uint64_t i = d->page->n, k = d->n_present; i-- > 0;) {                      \
+            type is_there = (type)(0 - (type)d->valid[i]);                               \
+            k -= d->valid[i];                                                            \
+            (to)[i] = ((to)[k] & is_there) | ((null) & ~is_there);                       \
+        }                                                                                \
+    } while (0)
+
 static void spread_numbers(struct decoding *d)
 {
     const void *value = &d->page->column->value;
+    uint64_t wide = d->page->column->value;
+    uint32_t narrow;
+    memcpy(&narrow, value, sizeof(narrow));
+    if (d->width == sizeof(uint32_t)) {
+        SPREAD(uint32_t, (uint32_t *)d->fixed, narrow);
+        return;
+    }
+    if (d->width == sizeof(uint64_t)) {
+        SPREAD(uint64_t, (uint64_t *)d->fixed, wide);
+        return;
+    }
     uint64_t k = d->n_present;
     for (uint64_t i = d->page->n; i-- > 0;) {
         bool is_there = d->valid[i] != 0;
@@ -492,12 +534,7 @@ static void spread_numbers(struct decoding *d)
 static void spread_codes(struct decoding *d)
 {
     uint32_t behind = (uint32_t)d->page->coded->n - 1;
-    uint64_t k = d->n_present;
-    for (uint64_t i = d->page->n; i-- > 0;) {
-        bool is_there = d->valid[i] != 0;
-        k -= is_there;
-        d->codes[i] = is_there ? d->codes[k] : behind;
-    }
+    SPREAD(uint32_t, d->codes, behind);
 }
 
 /* A value for each row: a null gets the default. */

@@ -52,7 +52,7 @@ int stg_hash_run(struct stg_op_run *ctx,
 
 static uint64_t hash_fast(const struct stg_hash_plan *plan, const char *s, size_t n)
 {
-    return stg_fingerprint64(s, n);
+    return n <= 16 ? stg_farm_0_to_16(s, n) : stg_fingerprint64(s, n);
 }
 
 static uint64_t hash_legacy(const struct stg_hash_plan *plan, const char *s, size_t n)

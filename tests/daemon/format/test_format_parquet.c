@@ -331,8 +331,10 @@ static void a_page_that_does_not_fit_the_memory_is_an_error_with_advice(void)
     struct stg_pipeline_spec *spec;
     env.buffer_bytes = 200 << 10;
     stg_test_file("a.parquet", parquet_parts, sizeof(parquet_parts));
-    struct stg_dataset *dataset = stg_test_open_text(
-        pipeline("columns: {word: string}, defaults: {word: none}", ""), &env, &spec);
+    struct stg_dataset *dataset =
+        stg_test_open_text(pipeline("columns: {word: string}, defaults: {word: none}",
+                                    "- batch: {batch_size: 40000}\n"),
+                           &env, &spec);
     struct stg_block *block = stg_test_next(dataset);
     CHECK_INT(block->error.code, -STAGER_DATA_LOSS);
     CHECK_CONTAINS(block->error.text, "more than a quarter of the dataset's buffers");

@@ -84,10 +84,35 @@ static void values_of_each_width_are_what_was_packed(void)
         CHECK(stg_parquet_runs_init(&runs, (struct stg_parquet_bytes){data, data + bytes},
                                     width));
         CHECK(stg_parquet_runs_read(&runs, got, 3));
-        CHECK(stg_parquet_runs_read(&runs, got + 3, MAX_VALUES - 3));
+        CHECK(stg_parquet_runs_read(&runs, got + 3, 5));
+        CHECK(stg_parquet_runs_read(&runs, got + 8, MAX_VALUES - 8));
         CHECK(memcmp(got, want, sizeof(got)) == 0);
         CHECK(!stg_parquet_runs_read(&runs, got, 1));
     }
+}
+
+static void read_bits(struct stg_parquet_bytes bytes, bool is_whole)
+{
+    static const uint8_t want[] = {1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0,
+                                   0, 0, 1, 0, 1, 1, 1, 1, 1, 0, 1};
+    struct stg_parquet_runs runs;
+    uint8_t got[sizeof(want)];
+    uint64_t n_first, n_rest;
+    CHECK(stg_parquet_runs_init(&runs, bytes, 1));
+    bool ok = stg_parquet_runs_read_bits(&runs, got, 3, &n_first) &&
+              stg_parquet_runs_read_bits(&runs, got + 3, sizeof(want) - 3, &n_rest);
+    CHECK_INT(ok, is_whole);
+    if (!ok)
+        return;
+    CHECK(memcmp(got, want, sizeof(want)) == 0);
+    CHECK_INT(n_first, 2);
+    CHECK_INT(n_rest, 9);
+}
+
+/* Two ones, eight packed bits, three zeros, eight packed bits, a one. */
+static void bits_are_read_wherever_a_run_begins(void)
+{
+    WITH_EACH_LENGTH("\x04\x01\x03\x22\x06\x00\x03\x7d\x02\x01", read_bits);
 }
 
 static void a_run_of_too_many_bits_or_of_no_values_is_refused(void)
@@ -335,6 +360,7 @@ static const struct stg_test tests[] = {
     TEST(packed_values_are_read_from_the_lowest_bit_on),
     TEST(runs_of_equal_and_of_packed_values_follow_one_another),
     TEST(values_of_each_width_are_what_was_packed),
+    TEST(bits_are_read_wherever_a_run_begins),
     TEST(a_run_of_too_many_bits_or_of_no_values_is_refused),
     TEST(booleans_are_bits),
     TEST(differences_are_added_up),
