@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/dataset/sources/braces.h"
+#include "daemon/dataset/files/braces.h"
 #include "daemon/describe/records.h"
 #include "daemon/format/arrow/file.h"
 #include "daemon/format/parquet/describe.h"

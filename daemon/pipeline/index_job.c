@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "daemon/dataset/sources/braces.h"
+#include "daemon/dataset/files/braces.h"
 #include "daemon/dataset/step.h"
 #include "daemon/index/index.h"
 #include "proto/load.h"

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "core/param.h"
-#include "daemon/dataset/sources/braces.h"
-#include "daemon/dataset/sources/listing.h"
+#include "daemon/dataset/files/braces.h"
+#include "daemon/dataset/files/listing.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/step_lint.h"
 #include "daemon/host/bounded.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/sources/identity.h"
+#include "daemon/dataset/files/identity.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"

@@ -11,8 +11,8 @@
 #define STG_DAEMON_DATASET_SOURCES_COLUMNAR_H
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/files/names.h"
 #include "daemon/dataset/sources/columns.h"
-#include "daemon/dataset/sources/names.h"
 
 struct stg_columnar;
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/files/names.h"
 #include "daemon/dataset/sources/file_index.h"
-#include "daemon/dataset/sources/names.h"
 #include "daemon/storage/codec/decompress.h"
 #include "daemon/storage/local/direct.h"
 #include "daemon/storage/pump.h"

@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#include "daemon/dataset/steps/cache_file.h"
+#include "daemon/dataset/cache/cache_file.h"
 #include "ops/base/hash.h"
 
 #define STG_CACHE_MAGIC "stgcache"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/sources/listing.h"
+#include "daemon/dataset/files/listing.h"
 
 #include <inttypes.h>
 #include <string.h>

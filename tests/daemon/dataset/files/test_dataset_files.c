@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/dataset/sources/braces.h"
-#include "daemon/dataset/sources/listing.h"
+#include "daemon/dataset/files/braces.h"
+#include "daemon/dataset/files/listing.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
 

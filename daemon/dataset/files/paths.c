@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/sources/paths.h"
+#include "daemon/dataset/files/paths.h"
 
 #include <endian.h>
 #include <stdbool.h>

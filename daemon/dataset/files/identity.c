@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/sources/identity.h"
+#include "daemon/dataset/files/identity.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,10 +7,10 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "daemon/dataset/block.h"
-#include "daemon/dataset/sources/braces.h"
-#include "daemon/dataset/sources/identity.h"
-#include "daemon/dataset/sources/listing.h"
-#include "daemon/dataset/sources/paths.h"
+#include "daemon/dataset/files/braces.h"
+#include "daemon/dataset/files/identity.h"
+#include "daemon/dataset/files/listing.h"
+#include "daemon/dataset/files/paths.h"
 #include "daemon/dataset/step.h"
 
 #define SHOWN_FILES 256 /* between two looks at the progress of a listing */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/sources/names.h"
+#include "daemon/dataset/files/names.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * pattern, and the sizes of local files. Sums, so that they have a fixed size, and one
  * file that was added or has another size can be named.
  */
-#ifndef STG_DAEMON_DATASET_SOURCES_IDENTITY_H
-#define STG_DAEMON_DATASET_SOURCES_IDENTITY_H
+#ifndef STG_DAEMON_DATASET_FILES_IDENTITY_H
+#define STG_DAEMON_DATASET_FILES_IDENTITY_H
 
 #include "daemon/dataset/dataset.h"
 

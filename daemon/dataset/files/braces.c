@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/sources/braces.h"
+#include "daemon/dataset/files/braces.h"
 
 #include <ctype.h>
 #include <stdbool.h>

@@ -5,9 +5,9 @@
 
 #include "core/log.h"
 #include "daemon/dataset/block.h"
+#include "daemon/dataset/cache/cache_file.h"
 #include "daemon/dataset/content.h"
 #include "daemon/dataset/step.h"
-#include "daemon/dataset/steps/cache_file.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once, at most */
 

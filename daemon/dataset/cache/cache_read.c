@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/dataset/block.h"
-#include "daemon/dataset/steps/cache_layout.h"
+#include "daemon/dataset/cache/cache_layout.h"
 #include "daemon/storage/local/access.h"
 
 struct stg_cache_reader {
