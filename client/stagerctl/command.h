@@ -27,11 +27,12 @@ struct stg_ctl_options {
     bool warm;  /* apply, rollback */
     bool rows;
     bool dot;
+    bool ideal;         /* explain */
     uint64_t limit;     /* 0: none */
     uint64_t count;     /* watch: events; 0: no end */
-    uint64_t seconds;   /* watch; 0: no end. trace; 0: the default */
+    uint64_t seconds;   /* watch; 0: no end. trace, explain; 0: the default */
     const char *gate;   /* URL of the gate to ask through; NULL: attach.sock */
-    const char *output; /* trace, audit; NULL: the default */
+    const char *output; /* trace, audit, bugreport; NULL: the default */
     bool text;
     const char *token_file;
     const char *key;        /* cache rm; NULL: of all entries */
@@ -46,6 +47,7 @@ int stg_ctl_list(const struct stg_ctl_options *options);
 int stg_ctl_top(const struct stg_ctl_options *options);
 int stg_ctl_status(const struct stg_ctl_options *options);
 int stg_ctl_explain(const struct stg_ctl_options *options);
+int stg_ctl_ideal(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_versions(const struct stg_ctl_options *options);
 int stg_ctl_rollback(const struct stg_ctl_options *options);
@@ -61,6 +63,7 @@ int stg_ctl_init(const struct stg_ctl_options *options);
 int stg_ctl_schema(const struct stg_ctl_options *options);
 int stg_ctl_index(const struct stg_ctl_options *options);
 int stg_ctl_token(const struct stg_ctl_options *options);
+int stg_ctl_bugreport(const struct stg_ctl_options *options);
 int stg_ctl_doctor(const struct stg_ctl_options *options);
 int stg_ctl_version(const struct stg_ctl_options *options);
 

@@ -2,9 +2,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/reply.h"
+#include "client/stagerctl/report/advice.h"
 
 /* "1.5 ms", three digits of it; what would be 1000 of one unit is 1 of the next. Returns
  * buf. */
@@ -87,9 +89,15 @@ static void add_run(struct stg_table *t, const char *side, const char *what, uin
 
 void stg_ctl_write_verdict(FILE *out, const struct stg_explain *e)
 {
+    struct stg_advice advice;
     struct stg_table table = {.out = out, .n_columns = 2};
     stg_table_add(&table, "held up by");
     stg_table_add(&table, "%s: %s", e->bottleneck, e->why);
+    stg_advice_find(e, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), &advice);
+    if (advice.text[0] != '\0') {
+        stg_table_add(&table, "limit");
+        stg_table_add(&table, "%s", advice.text);
+    }
     add_pace(&table, e);
     add_steps(&table, e);
     add_run(&table, "stagerd", "the graph", e->n_daemon_runs, e->daemon_run_ns);

@@ -23,6 +23,11 @@ struct command {
     int (*run)(const struct stg_ctl_options *options);
 };
 
+static int explain(const struct stg_ctl_options *options)
+{
+    return (options->ideal ? stg_ctl_ideal : stg_ctl_explain)(options);
+}
+
 static const struct command commands[] = {
     {"check", ARGUMENT_ONE, "FILE", "gt",
      "Checks a pipeline file and prints the features of its batches. FILE - is standard "
@@ -47,11 +52,14 @@ static const struct command commands[] = {
      "ends. Not on\n"
      "  a terminal it prints plain text; --count N ends after N times.",
      stg_ctl_top},
-    {"explain", ARGUMENT_ONE, "NAME [--dot]", "gtD",
+    {"explain", ARGUMENT_ONE, "NAME [--dot] [--ideal [--seconds S]]", "gtDIs",
      "Prints the bottleneck of a pipeline, the time of each node of its graph, its "
      "partition,\n"
-     "  and the decisions of stagerd. --dot prints the graph for Graphviz.",
-     stg_ctl_explain},
+     "  and the decisions of stagerd. --dot prints the graph for Graphviz. --ideal "
+     "measures "
+     "the trainers\n"
+     "  for S (5) seconds and prints how much faster a perfect loader would make them.",
+     explain},
     {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
      "Prints the batches of a private run, from the start of the data. Other clients do "
      "not\n"
@@ -130,6 +138,11 @@ static const struct command commands[] = {
      "programs in\n"
      "  other languages ask with. It gives all your rights.",
      stg_ctl_token},
+    {"bugreport", ARGUMENT_NONE, "[-o FILE]", "o",
+     "Prints, or writes to FILE, what a report of a fault needs: releases, machine, "
+     "settings,\n"
+     "  status of each pipeline, the end of the log. Without data and secrets.",
+     stg_ctl_bugreport},
     {"doctor", ARGUMENT_NONE, "", "",
      "Reports what works and what is missing: stagerd; GPUs, their driver, IPC, MPS.",
      stg_ctl_doctor},
@@ -231,6 +244,7 @@ static const struct option long_options[] = {
     {"limit", required_argument, NULL, 'l'},
     {"rows", no_argument, NULL, 'w'},
     {"dot", no_argument, NULL, 'D'},
+    {"ideal", no_argument, NULL, 'I'},
     {"count", required_argument, NULL, 'c'},
     {"seconds", required_argument, NULL, 's'},
     {"gate", required_argument, NULL, 'g'},
@@ -283,6 +297,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     ret->text = strchr(ret_seen, 'x') != NULL;
     ret->rows = strchr(ret_seen, 'w') != NULL;
     ret->dot = strchr(ret_seen, 'D') != NULL;
+    ret->ideal = strchr(ret_seen, 'I') != NULL;
     return 0;
 }
 
@@ -305,6 +320,10 @@ static int check_options(const struct command *command,
         return usage_error("--warm cannot be combined with --gate: a warm apply lasts as "
                            "long as a connection",
                            NULL);
+    if (options->ideal && options->dot)
+        return usage_error("--ideal cannot be combined with --dot", NULL);
+    if (strchr(command->options, 'I') != NULL && options->seconds > 0 && !options->ideal)
+        return usage_error("--seconds is for --ideal", NULL);
     if (options->json && options->dot)
         return usage_error("--json cannot be combined with --dot", NULL);
     return 0;

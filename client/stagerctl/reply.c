@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "client/stagerctl/report/advice.h"
 
 static void boundary_json(struct stg_json_writer *json, const struct stg_schema *boundary)
 {
@@ -572,6 +575,25 @@ static void numbers_json(struct stg_json_writer *json, const struct stg_explain 
     stg_json_put_uint(json, "n_left_out", explain->n_left_out);
 }
 
+void stg_reply_advice_json(struct stg_json_writer *json,
+                           const struct stg_explain *explain)
+{
+    struct stg_advice advice;
+    stg_advice_find(explain, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), &advice);
+    stg_json_key(json, "advice");
+    stg_json_object_begin(json);
+    stg_json_put_string(json, "limit", advice.limit);
+    stg_json_put_string(json, "text", advice.text);
+    stg_json_key(json, "setting");
+    if (advice.setting != NULL)
+        stg_json_string(json, advice.setting);
+    else
+        stg_json_null(json);
+    stg_json_put_uint(json, "value", advice.value);
+    stg_json_put_float(json, "gain", advice.gain);
+    stg_json_object_end(json);
+}
+
 void stg_reply_explain_json(struct stg_json_writer *json,
                             const struct stg_explain *explain)
 {
@@ -582,6 +604,7 @@ void stg_reply_explain_json(struct stg_json_writer *json,
     stg_json_put_string(json, "smart_stage", explain->smart_stage);
     stg_json_put_string(json, "bottleneck", explain->bottleneck);
     stg_json_put_string(json, "why", explain->why);
+    stg_reply_advice_json(json, explain);
     numbers_json(json, explain);
     stg_json_key(json, "steps");
     stg_json_array_begin(json);

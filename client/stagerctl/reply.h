@@ -42,6 +42,10 @@ void stg_reply_versions_json(struct stg_json_writer *json, const struct stg_repl
 void stg_reply_status_json(struct stg_json_writer *json,
                            const struct stg_pipeline_status *status);
 
+/* The key "advice" of an object. */
+void stg_reply_advice_json(struct stg_json_writer *json,
+                           const struct stg_explain *explain);
+
 /* Of explain. */
 void stg_reply_explain_json(struct stg_json_writer *json,
                             const struct stg_explain *explain);

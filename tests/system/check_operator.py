@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator sees: rates, progress, tables that fit a terminal, `top` in one.
+"""What an operator sees: rates, progress, limits, reports, tables that fit a terminal, `top` in one.
 
     check_operator.py BUILD TAKING_TRAINER [PART OF A TEST'S NAME]...
 """
@@ -124,6 +124,66 @@ def status_shows_how_far_a_buffer_is(daemon):
         assert re.search(r"step shuffle \(line 8\): [\d.]+( k)? of 200 k elements, \d+/s, \d+ s left$", line), line
         assert "progress" in stagerctl(daemon, "status", "filling")
     stagerctl(daemon, "delete", "filling")
+
+
+SLOW_MAP = """
+name: slow
+dataset:
+  - range: {stop: 1000000}
+  - repeat: {}
+  - batch: {batch_size: 1}
+graph:
+  - {name: late, op: sleep, input: [value], sleep_microseconds: 20000}
+staged: {features: {value: late}, num_threads: 1, capacity: 4}
+"""
+
+
+def explain_names_the_limit_and_what_a_perfect_loader_gives(daemon):
+    """The trainer does nothing: it waits for almost all of its time, for a graph that sleeps."""
+    apply(daemon, SLOW_MAP)
+    assert "no trainer is attached" in stagerctl(daemon, "explain", "slow", "--ideal", "--seconds", "1", status=1)
+    assert reply(daemon, "explain", "slow")["advice"]["limit"] == ""
+    with reading_trainer(daemon, "slow"):
+        end = time.monotonic() + LIMIT_S
+        while reply(daemon, "explain", "slow")["bottleneck"] != "daemon CPU":
+            assert time.monotonic() < end, reply(daemon, "explain", "slow")
+        advice = reply(daemon, "explain", "slow")["advice"]
+        assert advice["limit"] in ("runners", "cpu"), advice
+        assert "  limit " in stagerctl(daemon, "explain", "slow")
+        ideal = reply(daemon, "explain", "slow", "--ideal", "--seconds", "1")
+        (trainer,) = ideal["trainers"]
+        assert trainer["client_id"] == "reader" and trainer["batches"] > 0 and ideal["seconds"] >= 1, ideal
+        share = trainer["wait_ns"] / 1e9 / ideal["seconds"]
+        assert abs(trainer["wait_share"] - share) < 0.001 and trainer["wait_share"] > 0.5, ideal
+        assert trainer["speedup"] is None or abs(trainer["speedup"] - share / (1 - share)) <= 0.01 * trainer["speedup"], ideal
+        out = stagerctl(daemon, "explain", "slow", "--ideal", "--seconds", "1")
+        assert "nothing was replayed" in out and "PERFECT LOADER" in out and "\n  reader " in out, out
+    assert "--seconds is for --ideal" in stagerctl(daemon, "explain", "slow", "--seconds", "1", status=2)
+    stagerctl(daemon, "delete", "slow")
+
+
+def a_bugreport_has_no_data(daemon):
+    path = os.path.join(daemon.folder, "rows.csv")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("1\nprivate-value\n3\n")
+    apply(daemon, f"name: reported\ndataset: [{{files: {{pattern: ['{path}']}}}}, text_line, {{batch: {{batch_size: 1}}}}]\n"
+          "graph: [{name: c, op: decode_csv, input: [record], record_defaults: [0]}]\nstaged: {features: {x: c}}\n")
+    with reading_trainer(daemon, "reported"):
+        end = time.monotonic() + LIMIT_S
+        while "private-value" not in reply(daemon, "status", "reported")["last_error"]:
+            assert time.monotonic() < end, daemon.log()
+        text = stagerctl(daemon, "bugreport")
+    assert "private-value" not in text and "***" in text, text
+    for part in ("== machine", "== status of reported", "== bottleneck of reported", "== settings", "== log"):
+        assert f"\n{part}" in text, (part, text)
+    assert f"pid {daemon.process.pid}" in text and "last error" in text, text
+    written = os.path.join(daemon.folder, "report")
+    assert "Wrote" in stagerctl(daemon, "bugreport", "-o", written)
+    with open(written, encoding="utf-8") as file:
+        assert "== status of reported" in file.read()
+    assert os.stat(written).st_mode & 0o777 == 0o600
+    assert "cannot write" in stagerctl(daemon, "bugreport", "-o", daemon.folder + "/none/x", status=1)
+    stagerctl(daemon, "delete", "reported")
 
 
 class Terminal:
@@ -252,6 +312,7 @@ def top_without_a_terminal(daemon):
 
 
 TESTS = [status_shows_rates_while_a_trainer_reads, tables_fit_the_terminal, status_shows_how_far_a_buffer_is,
+         explain_names_the_limit_and_what_a_perfect_loader_gives, a_bugreport_has_no_data,
          top_in_a_terminal, top_without_a_terminal]
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
  * Histories of an audit: what is exactly once and what is not, and the first item in
  * which two of them differ. Audits are written as a daemon would.
  */
-#include "client/stagerctl/history.h"
+#include "client/stagerctl/report/history.h"
 
 #include <stdio.h>
 #include <stdlib.h>

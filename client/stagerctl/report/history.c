@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/stagerctl/history.h"
+#include "client/stagerctl/report/history.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
