@@ -214,6 +214,7 @@ void stg_extent_limit(struct stg_extent *extent, uint64_t n)
         return;
     extent->bytes = (uint64_t)((double)extent->bytes * (double)n / (double)extent->n);
     extent->n = n;
+    extent->ends = NULL;
 }
 
 /* ---- life ---- */

@@ -27,6 +27,11 @@ struct stg_iter;
 struct stg_extent {
     uint64_t n;     /* records, of which an error is one */
     uint64_t bytes; /* about so many bytes of files are read for them; 0: no files */
+    /* The records that a file keeps together (a row group, a record batch) are best read
+     * together: the number of records up to the end of each. NULL: there are none.
+     * Borrowed of the iterator that was counted, until it is counted again. */
+    const uint64_t *ends;
+    uint64_t n_ends;
 };
 
 struct stg_iter_impl {

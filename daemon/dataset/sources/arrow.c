@@ -45,14 +45,21 @@ static int arrow_open(struct stg_columnar *table, struct stg_source *source,
     int rc = stg_arrow_open(source, p->reading.quota, p->wants, table->n, &file,
                             ret_storage, err);
     if (rc == 0)
-        *ret = (struct stg_columnar_file){
-            .metadata = file, .n_rows = stg_arrow_n_rows(file), .bytes = file->bytes};
+        *ret = (struct stg_columnar_file){.metadata = file,
+                                          .n_rows = stg_arrow_n_rows(file),
+                                          .n_parts = file->n_batches,
+                                          .bytes = file->bytes};
     return rc;
 }
 
 static void arrow_close(void *metadata)
 {
     stg_arrow_close(metadata);
+}
+
+static uint64_t arrow_part_end(const void *metadata, uint32_t part)
+{
+    return ((const struct stg_arrow_file *)metadata)->batches[part].end;
 }
 
 static void arrow_begin(struct stg_columnar *table)
@@ -233,6 +240,7 @@ static void arrow_finish(struct stg_columnar *table)
 
 static const struct stg_columnar_format format = {.open = arrow_open,
                                                   .close = arrow_close,
+                                                  .part_end = arrow_part_end,
                                                   .begin = arrow_begin,
                                                   .go = arrow_go,
                                                   .alike = arrow_alike,

@@ -298,6 +298,33 @@ static int columnar_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
 
 /* ---- counting ---- */
 
+static void drop_parts(struct stg_columnar *table, struct stg_columnar_count *count)
+{
+    stg_quota_give(table->iter.dataset->quota, count->n_ends * sizeof(uint64_t));
+    free(count->ends);
+    count->ends = NULL;
+    count->n_ends = 0;
+}
+
+static int copy_parts(struct stg_columnar *table, const struct stg_columnar_file *file,
+                      struct stg_columnar_count *ret, struct stg_err *err)
+{
+    struct stg_quota *quota = table->iter.dataset->quota;
+    uint64_t bytes = file->n_parts * sizeof(uint64_t);
+    int rc = stg_quota_take(quota, bytes, "the parts of the files", err);
+    if (rc < 0)
+        return stg_step_prefix(table->iter.step, rc, err);
+    ret->ends = malloc(bytes + 1);
+    if (ret->ends == NULL) {
+        stg_quota_give(quota, bytes);
+        return out_of_memory(table, err);
+    }
+    ret->n_ends = file->n_parts;
+    for (uint32_t i = 0; i < file->n_parts; i++)
+        ret->ends[i] = table->format->part_end(file->metadata, i);
+    return 0;
+}
+
 static int count_anew(struct stg_columnar *table, const struct stg_name *name,
                       struct stg_columnar_count *ret, struct stg_err *err)
 {
@@ -308,9 +335,10 @@ static int count_anew(struct stg_columnar *table, const struct stg_name *name,
     int rc = open_file(table, name->url, &source, &file, &is_storage, &why);
     if (rc == 0) {
         *ret = (struct stg_columnar_count){.n = file.n_rows, .bytes = file.bytes};
+        rc = copy_parts(table, &file, ret, err);
         table->format->close(file.metadata);
         source->storage->close(source);
-        return 0;
+        return rc;
     }
     *ret = (struct stg_columnar_count){.n = 1};
     if (stg_columnar_ignores(table, rc, is_storage))
@@ -336,7 +364,7 @@ static int create_counts(struct stg_columnar *table, struct stg_err *err)
         return out_of_memory(table, err);
     }
     for (uint32_t i = 0; i < dataset->n_files; i++)
-        table->counts[i].n = UNKNOWN;
+        table->counts[i] = (struct stg_columnar_count){.n = UNKNOWN};
     return 0;
 }
 
@@ -349,13 +377,16 @@ static int count_file(struct stg_columnar *table, const struct stg_name *name,
     int rc = create_counts(table, err);
     if (rc < 0)
         return rc;
-    if (name->file >= table->iter.dataset->n_files)
-        return count_anew(table, name, ret, err);
+    if (name->file >= table->iter.dataset->n_files) {
+        rc = count_anew(table, name, ret, err);
+        drop_parts(table, ret);
+        return rc;
+    }
     struct stg_columnar_count *count = &table->counts[name->file];
     if (count->n == UNKNOWN)
         rc = count_anew(table, name, count, err);
     if (rc < 0)
-        count->n = UNKNOWN;
+        *count = (struct stg_columnar_count){.n = UNKNOWN};
     *ret = *count;
     return rc;
 }
@@ -387,22 +418,41 @@ static void forget(struct stg_columnar *table)
     table->error = NULL;
 }
 
-static int grow_ends(struct stg_columnar *table, uint64_t n, struct stg_err *err)
+/* Makes room for n numbers in an array of *size. */
+static int grow(struct stg_columnar *table, uint64_t **array, uint64_t *size, uint64_t n,
+                struct stg_err *err)
 {
     struct stg_quota *quota = table->iter.dataset->quota;
-    if (n <= table->ends_size)
+    if (n <= *size)
         return 0;
-    uint64_t more = (n - table->ends_size) * sizeof(uint64_t);
+    uint64_t more = (n - *size) * sizeof(uint64_t);
     int rc = stg_quota_take(quota, more, "the numbers of the files", err);
     if (rc < 0)
         return stg_step_prefix(table->iter.step, rc, err);
-    uint64_t *ends = realloc(table->ends, n * sizeof(*ends));
-    if (ends == NULL) {
+    uint64_t *grown = realloc(*array, n * sizeof(*grown));
+    if (grown == NULL) {
         stg_quota_give(quota, more);
         return out_of_memory(table, err);
     }
-    table->ends = ends;
-    table->ends_size = n;
+    *array = grown;
+    *size = n;
+    return 0;
+}
+
+/* Adds the parts of a file, the first row of which has the number `first`. An error is
+ * one. */
+static int add_parts(struct stg_columnar *table, const struct stg_columnar_count *count,
+                     uint64_t first, struct stg_err *err)
+{
+    uint64_t n = table->n_parts + (count->ends != NULL ? count->n_ends : 1);
+    uint64_t size = n > table->parts_size ? n + table->parts_size : n;
+    int rc = grow(table, &table->parts, &table->parts_size, size, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < count->n_ends; i++)
+        table->parts[table->n_parts++] = first + count->ends[i];
+    if (count->ends == NULL)
+        table->parts[table->n_parts++] = first + count->n;
     return 0;
 }
 
@@ -420,6 +470,8 @@ static int add_file(struct stg_columnar *table, struct stg_extent *extent,
         return table->names.ended;
     }
     rc = count_file(table, stg_names_at(&table->names, 0), &count, err);
+    if (rc == 0)
+        rc = add_parts(table, &count, extent->n, err);
     stg_names_drop(&table->names);
     if (rc < 0)
         return rc;
@@ -437,13 +489,15 @@ static int columnar_count(struct stg_iter *iter, struct stg_extent *ret,
     forget(table);
     int rc = stg_iter_count(iter->input, &files, err);
     if (rc == 0)
-        rc = grow_ends(table, files.n, err);
+        rc = grow(table, &table->ends, &table->ends_size, files.n, err);
     if (rc == 0 && files.n > 0)
         rc = stg_iter_seek(iter->input, 0, err);
     *ret = (struct stg_extent){0};
-    table->n_ends = 0;
+    table->n_ends = table->n_parts = 0;
     while (rc == 0 && table->n_ends < files.n)
         rc = add_file(table, ret, err);
+    ret->ends = table->parts;
+    ret->n_ends = table->n_parts;
     stg_names_clear(&table->names);
     table->n_begun = UNKNOWN;
     return rc < 0 ? rc : 0;
@@ -496,9 +550,13 @@ static void columnar_destroy(struct stg_iter *iter)
     forget(table);
     stg_names_finish(&table->names);
     table->format->finish(table);
+    for (uint32_t i = 0; table->counts != NULL && i < iter->dataset->n_files; i++)
+        drop_parts(table, &table->counts[i]);
     if (table->counts != NULL)
         stg_quota_give(quota, iter->dataset->n_files * sizeof(*table->counts));
     free(table->counts);
+    stg_quota_give(quota, table->parts_size * sizeof(*table->parts));
+    free(table->parts);
     stg_quota_give(quota, table->ends_size * sizeof(*table->ends));
     free(table->ends);
     free(table->path);

@@ -20,12 +20,15 @@ struct stg_columnar;
 struct stg_columnar_file {
     void *metadata;
     uint64_t n_rows;
-    uint64_t bytes; /* of its columns that are declared */
+    uint64_t bytes;   /* of its columns that are declared */
+    uint32_t n_parts; /* row groups, or record batches */
 };
 
 struct stg_columnar_count {
     uint64_t n; /* rows, or 1 for the error in their place; UINT64_MAX: not known */
     uint64_t bytes;
+    uint64_t *ends; /* rows up to the end of each part, n_ends; NULL: none */
+    uint32_t n_ends;
 };
 
 /* The row that comes next is table->row of table->file. */
@@ -34,6 +37,8 @@ struct stg_columnar_format {
     int (*open)(struct stg_columnar *table, struct stg_source *source,
                 struct stg_columnar_file *ret, bool *ret_storage, struct stg_err *err);
     void (*close)(void *metadata);
+    /* Returns the number of rows up to the end of a part. */
+    uint64_t (*part_end)(const void *metadata, uint32_t part);
     /* Begins the rows of table->file. */
     void (*begin)(struct stg_columnar *table);
     /* Makes the columns have the next row, and about `want` behind it. */
@@ -80,6 +85,9 @@ struct stg_columnar {
      * And how many of the files were begun. */
     uint64_t *ends;
     uint64_t n_ends, ends_size, n_begun;
+    /* And up to the end of each of their parts. */
+    uint64_t *parts;
+    uint64_t n_parts, parts_size;
 };
 
 /* Checks the step and creates its schema: the infer of a format. */

@@ -43,6 +43,7 @@ static int parquet_open(struct stg_columnar *table, struct stg_source *source,
     if (rc == 0)
         *ret = (struct stg_columnar_file){.metadata = file,
                                           .n_rows = stg_parquet_n_rows(file),
+                                          .n_parts = file->n_groups,
                                           .bytes = bytes_of(file)};
     return rc;
 }
@@ -50,6 +51,11 @@ static int parquet_open(struct stg_columnar *table, struct stg_source *source,
 static void parquet_close(void *metadata)
 {
     stg_parquet_close(metadata);
+}
+
+static uint64_t parquet_part_end(const void *metadata, uint32_t part)
+{
+    return ((const struct stg_parquet_file *)metadata)->ends[part];
 }
 
 static void parquet_begin(struct stg_columnar *table)
@@ -221,6 +227,7 @@ static void parquet_finish(struct stg_columnar *table)
 
 static const struct stg_columnar_format format = {.open = parquet_open,
                                                   .close = parquet_close,
+                                                  .part_end = parquet_part_end,
                                                   .begin = parquet_begin,
                                                   .go = parquet_go,
                                                   .alike = parquet_alike,

@@ -510,8 +510,10 @@ static int collector_count(struct stg_iter *iter, struct stg_extent *ret,
     struct stg_collector *collector = (struct stg_collector *)iter;
     forget(collector);
     int rc = stg_iter_count(iter->input, ret, err);
-    if (rc == 0)
+    if (rc == 0) {
         ret->n = count_batches(collector, ret->n);
+        ret->ends = NULL;
+    }
     return rc;
 }
 

@@ -7,7 +7,8 @@
 
 #include "core/random.h"
 #include "daemon/dataset/record.h"
-#include "daemon/dataset/steps/permutation.h"
+#include "daemon/dataset/steps/global/parts.h"
+#include "daemon/dataset/steps/global/permutation.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once */
 
@@ -31,9 +32,10 @@ struct global {
     uint64_t iteration; /* runs of the input before, in this pass */
     bool is_begun;      /* what follows is set */
     struct stg_global_layout layout;
-    struct stg_permutation order; /* of the blocks */
-    uint64_t input_at;            /* the record that the input yields next, or NOWHERE */
-    uint64_t at;                  /* the place that is emitted next */
+    struct stg_global_parts parts; /* in place of most of the layout, if it has ends */
+    struct stg_permutation order;  /* of the blocks */
+    uint64_t input_at;             /* the record that the input yields next, or NOWHERE */
+    uint64_t at;                   /* the place that is emitted next */
 
     /* The window of that place, from it on. An error has place 0, and its index. */
     struct stg_record_store store;
@@ -90,7 +92,8 @@ void stg_global_layout_init(struct stg_global_layout *layout, const struct stg_s
     }
     window = own_window > 0 ? own_window : window;
     block = at_least_1(block < window / MIN_BLOCKS ? block : window / MIN_BLOCKS);
-    if (own_block > 0 || stg_step_bool(step, "exact", false))
+    bool is_own = own_block > 0 || stg_step_bool(step, "exact", false);
+    if (is_own)
         block = at_least_1(own_block);
     block = block < n ? block : at_least_1(n);
     uint64_t n_blocks = n / block + (n % block > 0),
@@ -100,6 +103,10 @@ void stg_global_layout_init(struct stg_global_layout *layout, const struct stg_s
         .block = block,
         .n_blocks = n_blocks,
         .window = n_window < n_blocks ? n_window : at_least_1(n_blocks)};
+    if (!is_own && extent->ends != NULL && n > 0) {
+        layout->most = window;
+        layout->piece = at_least_1(window / MIN_BLOCKS);
+    }
 }
 
 static uint64_t records_of(const struct stg_global_layout *layout, uint64_t block)
@@ -138,12 +145,36 @@ static void init_random(const struct global *global, enum stg_random_purpose pur
                     global->reshuffle ? global->iteration : 0);
 }
 
+/* Orders the blocks, and divides them into windows. */
+static int order_blocks(struct global *global, const struct stg_extent *extent,
+                        struct stg_err *err)
+{
+    struct stg_global_layout *layout = &global->layout;
+    struct stg_global_parts *parts = &global->parts;
+    struct stg_random random;
+    stg_global_parts_finish(parts);
+    init_random(global, STG_RANDOM_BLOCKS, &random);
+    if (layout->piece > 0) {
+        int rc = stg_global_parts_init(parts, global->iter.dataset->quota, extent,
+                                       layout->block, layout->piece, layout->most, err);
+        if (rc < 0)
+            return stg_step_prefix(global->iter.step, rc, err);
+        stg_permutation_init(&global->order, parts->n_blocks, &random);
+        stg_global_parts_order(parts, &global->order, layout->most);
+        return 0;
+    }
+    stg_permutation_init(&global->order, layout->n_blocks, &random);
+    if (layout->n > 0)
+        layout->short_window =
+            stg_permutation_find(&global->order, layout->n_blocks - 1) / layout->window;
+    return 0;
+}
+
 static int begin(struct global *global, struct stg_err *err)
 {
     struct stg_global_layout *layout = &global->layout;
     const struct stg_step *step = global->iter.step;
     struct stg_extent extent;
-    struct stg_random random;
     if (global->is_begun)
         return 0;
     int rc = stg_iter_count(global->iter.input, &extent, err);
@@ -155,11 +186,9 @@ static int begin(struct global *global, struct stg_err *err)
                             "to %" PRIu64,
                             extent.n, MAX_RECORDS);
     stg_global_layout_init(layout, step, &extent);
-    init_random(global, STG_RANDOM_BLOCKS, &random);
-    stg_permutation_init(&global->order, layout->n_blocks, &random);
-    if (layout->n > 0)
-        layout->short_window =
-            stg_permutation_find(&global->order, layout->n_blocks - 1) / layout->window;
+    rc = order_blocks(global, &extent, err);
+    if (rc < 0)
+        return rc;
     global->input_at = NOWHERE;
     global->at = 0;
     global->is_begun = true;
@@ -195,7 +224,7 @@ static int too_large(const struct global *global, uint64_t more, struct stg_err 
 {
     const struct stg_global_layout *layout = &global->layout;
     const struct stg_quota *quota = global->iter.dataset->quota;
-    uint64_t n = layout->window * layout->block;
+    uint64_t n = layout->piece > 0 ? global->parts.most : layout->window * layout->block;
     uint64_t used = stg_quota_used(quota) + more, full;
     if (__builtin_mul_overflow(used / at_least_1(global->n_slots) + 1, n, &full))
         full = UINT64_MAX / 2;
@@ -283,16 +312,23 @@ static int pull(struct global *global, uint64_t want, uint64_t *ret_n,
 
 static int pull_block(struct global *global, uint64_t number, struct stg_err *err)
 {
-    uint64_t first = number * global->layout.block, n = 0;
-    uint64_t left = records_of(&global->layout, number);
+    const struct stg_global_layout *layout = &global->layout;
+    uint64_t first = number * layout->block, n = 0, left;
     int rc = 0;
+    if (layout->piece > 0) {
+        first = stg_global_parts_first(&global->parts, number);
+        left = global->parts.ends[number] - first;
+    } else {
+        left = records_of(layout, number);
+    }
+    uint64_t behind = first + left;
     if (global->input_at != first)
         rc = stg_iter_seek(global->iter.input, first, err);
     global->input_at = NOWHERE;
     for (; rc == 0 && left > 0; left -= rc == 0 ? n : 0)
         rc = pull(global, left, &n, err);
     if (rc == 0)
-        global->input_at = first + records_of(&global->layout, number);
+        global->input_at = behind;
     return rc;
 }
 
@@ -302,16 +338,37 @@ static int by_number(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Sets blocks to those of a window, as they lie in the input. Returns how many. */
-static uint64_t choose_blocks(struct global *global, uint64_t window)
+/* A window: its first block in their order, how many it has, and its places. */
+struct window {
+    uint64_t first, n_blocks, begin, n;
+};
+
+/* Returns the window of the place that is emitted next. */
+static struct window find_window(const struct global *global)
 {
     const struct stg_global_layout *layout = &global->layout;
-    uint64_t first = window * layout->window, n = layout->n_blocks - first;
-    n = n < layout->window ? n : layout->window;
-    for (uint64_t i = 0; i < n; i++)
-        global->blocks[i] = stg_permutation_at(&global->order, first + i);
-    qsort(global->blocks, n, sizeof(uint64_t), by_number);
-    return n;
+    const struct stg_global_parts *parts = &global->parts;
+    if (layout->piece > 0) {
+        uint64_t i = stg_global_parts_find(parts, global->at);
+        return (struct window){.first = parts->firsts[i],
+                               .n_blocks = parts->firsts[i + 1] - parts->firsts[i],
+                               .begin = parts->begins[i],
+                               .n = parts->begins[i + 1] - parts->begins[i]};
+    }
+    uint64_t i = stg_global_layout_find(layout, global->at);
+    uint64_t first = i * layout->window, left = layout->n_blocks - first;
+    return (struct window){.first = first,
+                           .n_blocks = left < layout->window ? left : layout->window,
+                           .begin = stg_global_layout_begin(layout, i),
+                           .n = layout->window * layout->block};
+}
+
+/* Sets blocks to those of a window, as they lie in the input. */
+static void choose_blocks(struct global *global, const struct window *window)
+{
+    for (uint64_t i = 0; i < window->n_blocks; i++)
+        global->blocks[i] = stg_permutation_at(&global->order, window->first + i);
+    qsort(global->blocks, window->n_blocks, sizeof(uint64_t), by_number);
 }
 
 /* begin: the place of the first record. */
@@ -330,23 +387,21 @@ static void permute(struct global *global, uint64_t begin)
 /* Reads the window of the place that is emitted next. */
 static int fill(struct global *global, struct stg_err *err)
 {
-    const struct stg_global_layout *layout = &global->layout;
-    uint64_t window = stg_global_layout_find(layout, global->at);
-    uint64_t begin = stg_global_layout_begin(layout, window);
-    int rc = grow(global, &global->blocks, &global->blocks_size, layout->window,
+    struct window window = find_window(global);
+    int rc = grow(global, &global->blocks, &global->blocks_size, window.n_blocks,
                   sizeof(uint64_t), err);
     if (rc == 0)
-        rc = grow(global, &global->slots, &global->slots_size,
-                  layout->window * layout->block, sizeof(struct stg_record), err);
+        rc = grow(global, &global->slots, &global->slots_size, window.n,
+                  sizeof(struct stg_record), err);
     if (rc < 0)
         return rc;
-    uint64_t n = choose_blocks(global, window);
-    for (uint64_t i = 0; rc == 0 && i < n; i++)
+    choose_blocks(global, &window);
+    for (uint64_t i = 0; rc == 0 && i < window.n_blocks; i++)
         rc = pull_block(global, global->blocks[i], err);
     if (rc < 0)
         return rc;
-    permute(global, begin);
-    drop(global, global->at - begin);
+    permute(global, window.begin);
+    drop(global, global->at - window.begin);
     return 0;
 }
 
@@ -407,6 +462,7 @@ static void global_destroy(struct stg_iter *iter)
     struct global *global = (struct global *)iter;
     struct stg_quota *quota = iter->dataset->quota;
     clear(global);
+    stg_global_parts_finish(&global->parts);
     stg_record_store_finish(&global->store);
     stg_quota_give(quota, global->slots_size * sizeof(struct stg_record));
     stg_quota_give(quota, global->blocks_size * sizeof(uint64_t));

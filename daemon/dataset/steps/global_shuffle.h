@@ -5,6 +5,9 @@
  * keyed permutation, so many at once (a window), and the records of a window in a random
  * order. With `exact` a block is one record, and the order is a permutation of all.
  *
+ * Where the input has files that keep records together, such as row groups, a block is
+ * one of these, several, or a piece of one (global/parts.h).
+ *
  * A window is read from its first to its last record, as they lie in the input. What
  * comes at a place is a function of (seed, pass, iteration, place) and of the number of
  * records, so that a skip reads nothing but the window in which it ends.
@@ -32,6 +35,9 @@ struct stg_global_layout {
     uint64_t block, n_blocks; /* records of a block; the last may have fewer */
     uint64_t window;          /* blocks of a window; the last may have fewer */
     uint64_t short_window;    /* which of them has the last block */
+    /* Where the input keeps records together (struct stg_extent): the most records of a
+     * window, and of a piece of such a part. 0: blocks have one size. */
+    uint64_t most, piece;
 };
 
 /* Sets all but short_window, from the options of a step and what its input has. */

@@ -155,9 +155,11 @@ static int shard_count(struct stg_iter *iter, struct stg_extent *ret, struct stg
     const struct shard *shard = (struct shard *)iter;
     uint64_t index = (uint64_t)shard->index;
     int rc = stg_iter_count(iter->input, ret, err);
-    if (rc == 0)
+    if (rc == 0) {
         ret->n =
             ret->n > index ? (ret->n - index - 1) / (uint64_t)shard->num_shards + 1 : 0;
+        ret->ends = NULL;
+    }
     return rc;
 }
 

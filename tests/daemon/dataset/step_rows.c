@@ -256,6 +256,12 @@ const struct stg_step_row stg_step_rows[] = {
                                    "buffer_size: 6}"),
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_tables},
+    {.step = "parquet",
+     .pipeline = READER("parquet", "parquet: {columns: {id: int64, name: string}, "
+                                   "defaults: {name: none}}\n"
+                                   "- shuffle: {global: true, seed: 3, buffer_size: 20}"),
+     .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
+     .prepare = make_tables},
     {.step = "arrow",
      .pipeline = READER("arrow", "arrow: {columns: {id: int64, name: string, price: "
                                  "float32}, defaults: {name: none, price: 1}}"),
@@ -263,8 +269,7 @@ const struct stg_step_row stg_step_rows[] = {
      .prepare = make_arrows},
     {.step = "arrow",
      .pipeline = READER("arrow", "arrow: {columns: {word: string, number: int32}}\n"
-                                 "- shuffle: {global: true, seed: 3, block_size: 2, "
-                                 "buffer_size: 6}"),
+                                 "- shuffle: {global: true, seed: 3, buffer_size: 6}"),
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_arrows},
     {.step = "text_line",

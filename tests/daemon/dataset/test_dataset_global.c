@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/dataset/steps/global/permutation.h"
 #include "daemon/dataset/steps/global_shuffle.h"
-#include "daemon/dataset/steps/permutation.h"
 #include "daemon/index/index.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
@@ -494,6 +494,103 @@ static void all_records_of_files_come_in_the_same_order_with_an_index(void)
     free(without[2]);
 }
 
+/* ---- row groups ---- */
+
+static void make_table(const char *name, const char *options)
+{
+    char command[1024];
+    snprintf(command, sizeof(command), "python3 '%s' '%s' %s", getenv("STG_MAKE_PARQUET"),
+             stg_test_path(name), options);
+    CHECK_INT(system(command), 0);
+}
+
+static const char *table_text(const char *options)
+{
+    static char text[500];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"$DIR/g*.parquet\", shuffle: false}\n"
+             "- parquet: {columns: {c0: int64}}\n- shuffle: {global: true, seed: 7%s}\n"
+             "- repeat: {count: 2}\n- batch: {batch_size: 1}\n",
+             options);
+    return text;
+}
+
+/* From golden_global.py: the second epoch of pass 1. */
+static void blocks_are_row_groups_several_or_pieces(void)
+{
+    static const int64_t golden[] = {27, 16, 25, 19, 29, 4,  5,  6,  33, 7,  18, 32,
+                                     17, 24, 21, 28, 9,  11, 23, 20, 8,  3,  22, 0,
+                                     34, 2,  10, 1,  15, 12, 14, 26, 30, 31, 13};
+    make_table("g1.parquet", "--columns 1 --groups 6 --rows 4 --page-rows 3");
+    make_table("g2.parquet", "--columns 1 --groups 1 --rows 11");
+    struct order order = read_order(table_text(", buffer_size: 14"), 1);
+    CHECK_INT(order.n, 70);
+    for (int i = 0; i < 35; i++)
+        CHECK_INT(order.values[35 + i],
+                  (golden[i] < 24 ? golden[i] : golden[i] - 24) * 1000);
+    free(order.values);
+}
+
+/* A window of 10,000 rows has five row groups, and each is read once an epoch. */
+static void row_groups_are_read_once(void)
+{
+    make_table("g.parquet", "--columns 1 --groups 40 --rows 2000 --page-rows 1000");
+    struct stat st;
+    CHECK_INT(stat(stg_test_path("g.parquet"), &st), 0);
+    uint64_t before = stg_test_bytes_read();
+    struct order order = read_order(table_text(", buffer_size: 10000"), 0);
+    uint64_t bytes = stg_test_bytes_read() - before;
+    CHECK_INT(order.n, 160000);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        bool seen[40] = {false};
+        for (int window = 0; window < 8; window++) {
+            const int64_t *rows = order.values + epoch * 80000 + window * 10000;
+            int64_t counts[40] = {0};
+            int n_groups = 0;
+            for (int i = 0; i < 10000; i++)
+                counts[rows[i] / 2000000]++;
+            for (int g = 0; g < 40; g++) {
+                CHECK(counts[g] == 0 || (counts[g] == 2000 && !seen[g]));
+                seen[g] |= counts[g] > 0;
+                n_groups += counts[g] > 0;
+            }
+            CHECK_INT(n_groups, 5);
+            CHECK(rows[0] + 1000 != rows[1] || rows[1] + 1000 != rows[2]);
+        }
+    }
+    /* Of two epochs; with it the footer is read, and a part of a page behind each page.
+     */
+    CHECK(bytes < 2 * (uint64_t)st.st_size * 5 / 4);
+    free(order.values);
+    /* Blocks of another size are read from several groups. */
+    before = stg_test_bytes_read();
+    order = read_order(table_text(", buffer_size: 10000, block_size: 1250"), 0);
+    CHECK(stg_test_bytes_read() - before > bytes * 4 / 3);
+    free(order.values);
+}
+
+static void row_groups_of_any_size_have_each_row_once(void)
+{
+    static const char *const options[] = {"", ", buffer_size: 1", ", buffer_size: 40",
+                                          ", buffer_size: 1500", ", exact: true"};
+    make_table("g1.parquet", "--columns 1 --groups 1 --rows 3000");
+    make_table("g2.parquet", "--columns 1 --groups 100 --rows 7");
+    make_table("g3.parquet", "--columns 1 --groups 3 --rows 400 --page-rows 99");
+    for (size_t k = 0; k < 5; k++) {
+        struct order a = read_order(table_text(options[k]), 3);
+        struct order b = read_order(table_text(options[k]), 3);
+        int counts[3000] = {0};
+        CHECK_INT(a.n, 2 * (3000 + 700 + 1200));
+        CHECK(is_same(a, b));
+        for (int64_t i = 0; i < a.n / 2; i++)
+            counts[a.values[i] / 1000]++;
+        for (int i = 0; i < 3000; i++)
+            CHECK_INT(counts[i], 1 + (i < 700) + (i < 1200));
+        free(a.values);
+        free(b.values);
+    }
+}
+
 /* What the process reads until the first item of a pass. */
 static uint64_t read_for_first(const char *text, uint64_t pass)
 {
@@ -775,6 +872,9 @@ static const struct stg_test tests[] = {
     TEST(places_are_uniform_where_those_of_a_window_are_not),
     TEST(records_of_a_block_come_within_one_window),
     TEST(all_records_of_files_come_in_the_same_order_with_an_index),
+    TEST(blocks_are_row_groups_several_or_pieces),
+    TEST(row_groups_are_read_once),
+    TEST(row_groups_of_any_size_have_each_row_once),
     TEST(small_files_are_counted_once),
     TEST(a_file_that_loses_records_in_a_pass_ends_it),
     TEST(what_a_file_gets_in_a_pass_is_left_out),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/steps/permutation.h"
+#include "daemon/dataset/steps/global/permutation.h"
 
 static void init_table(struct stg_permutation *permutation, struct stg_random *random)
 {
