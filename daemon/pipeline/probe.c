@@ -210,7 +210,10 @@ static void try_file(struct probe *probe, const struct stg_pipeline_spec *spec,
 {
     const struct stg_step *reader = find_reader(all, n);
     char *pattern = stg_braces_escape(found->first);
-    if (pattern == NULL || reader == NULL) {
+    /* Indices number the rows of all files. */
+    bool is_one = reader != NULL &&
+                  stg_attr_find(reader->attrs, reader->n_attrs, "indices") == NULL;
+    if (pattern == NULL || !is_one) {
         free(pattern);
         return;
     }

@@ -8,8 +8,10 @@ structs that are null. So do lists and lists of lists of each type, and maps. An
 """
 import decimal
 import itertools
+import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 
@@ -335,6 +337,39 @@ def saved_folders(folder):
     return int(got != want)
 
 
+def mapped_rows(folder):
+    """The files of a cache of datasets, in the order of an indices mapping that shuffle, select, sort and filter wrote; and a
+    folder as save_to_disk of older releases wrote it."""
+    try:
+        import datasets
+    except ImportError:
+        return 0
+    path, order = os.path.join(folder, "cached"), os.path.join(folder, "order.arrow")
+    rows = {"text": [f"text {i}" for i in range(5000)], "label": [i * 7 % 5000 for i in range(5000)]}
+    datasets.Dataset.from_dict(rows).save_to_disk(path, num_shards=3)
+    whole = datasets.load_from_disk(path)
+    files, failed = [part["filename"] for part in whole.cache_files], 0
+    for made in (whole.shuffle(seed=3, indices_cache_file_name=order + "1"),
+                 whole.sort("label", indices_cache_file_name=order + "2"),
+                 whole.select([4, 5, 6, 4999, 4, 0, 1666, 1667, 1668], indices_cache_file_name=order + "3"),
+                 whole.filter(lambda row: row["label"] % 3 == 1, cache_file_name=order + "4")):
+        for root, _, names in os.walk(folder):
+            for name in names:
+                os.chmod(os.path.join(root, name), 0o644)
+            os.chmod(root, 0o755)
+        indices = made._indices.path  # pylint: disable=protected-access
+        want = {"text": [text.encode() for text in made["text"]], "label": bits(np.array(made["label"]), "int64")}
+        columns = {"text": "string", "label": "int64"}
+        failed += read(files, columns, None, None, indices=indices) != want
+        with open(os.path.join(path, "state.json"), encoding="utf-8") as file:
+            state = json.load(file)
+        shutil.copy(indices, os.path.join(path, "indices.arrow"))
+        with open(os.path.join(path, "state.json"), "w", encoding="utf-8") as file:
+            json.dump({**state, "_indices_data_files": [{"filename": "indices.arrow"}]}, file)
+        failed += read(path, columns, None, None) != want
+    return failed
+
+
 def main():
     rng = random.Random(int(os.environ.get("STG_SEED", "7")))
     columns = columns_of(np.random.default_rng(rng.randrange(1 << 30)))
@@ -349,8 +384,8 @@ def main():
         for case in itertools.product(["file", "stream"], [None, "lz4", "zstd"], NULLS, [20, 100000], [1, 2]):
             cases.append(case)
             failed += not compare_lists(folder, scalars, case, rng)
-        failed += (not compare_maps(folder, rng)) + grown(folder, rng) + saved_folders(folder)
-    print(f"{len(cases) + 3 - failed} passed, {failed} failed, 0 skipped")
+        failed += (not compare_maps(folder, rng)) + grown(folder, rng) + saved_folders(folder) + mapped_rows(folder)
+    print(f"{len(cases) + 4 - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 
 

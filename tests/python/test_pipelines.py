@@ -148,6 +148,22 @@ class Same(case.Case):
             with self.assertRaisesRegex(TypeError, "csv: columns maps names to dtypes"):
                 stager.files(path).csv(wrong)
 
+    def test_indices_of_a_saved_folder_are_taken(self):
+        folder, columns = self.daemon.folder, {"id": "int64"}
+        state = os.path.join(folder, "state.json")
+        self.addCleanup(os.remove, state)
+        for key in ("_indices_files", "_indices_data_files"):
+            with open(state, "w", encoding="utf-8") as file:
+                json.dump({"_data_files": [{"filename": "data.arrow"}], key: [{"filename": "indices.arrow"}]}, file)
+            text = stager.arrow(folder, columns).yaml()
+            self.assertIn(f'"indices": "{folder}/indices.arrow"', text)
+            self.assertIn('"shuffle": false', text)
+            with open(state, "w", encoding="utf-8") as file:
+                json.dump({"_data_files": [], key: [{"filename": "a"}, {"filename": "b"}]}, file)
+            with self.assertRaisesRegex(stager.InvalidArgumentError, "has 2 files of indices"):
+                stager.arrow(folder, columns)
+        self.assertIn(f'"indices": "{os.getcwd()}/order"', stager.arrow("/x", columns, indices="order").yaml())
+
     def test_columns_of_arrow_files_are_components(self):
         with open(os.path.join(case.HERE, "../daemon/format/golden_arrow.h"), encoding="utf-8") as file:
             data = re.search(r"arrow_stream\[\d+\] = \{(.*?)\}", file.read(), re.S).group(1)

@@ -313,11 +313,14 @@ class Dataset:
         return self._with("parquet", _arguments("parquet", (), {**_columns("parquet", columns, shapes), "defaults": defaults}))
 
     def arrow(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
-              shapes: Optional[Dict[str, Any]] = None) -> Dataset:
+              shapes: Optional[Dict[str, Any]] = None, indices: Optional[Path] = None) -> Dataset:
         """The rows of Arrow files, in the file format (Feather 2) or the stream format. columns: as of `parquet`; a schema
         of pyarrow is `pyarrow.ipc.open_file(file).schema`. defaults: by name, what stands for a null. shapes: of
-        columns of lists, {"ids": [None], "embedding": [768]}."""
-        return self._with("arrow", _arguments("arrow", (), {**_columns("arrow", columns, shapes), "defaults": defaults}))
+        columns of lists, {"ids": [None], "embedding": [768]}. indices: an Arrow file with the numbers of the rows, in
+        the order in which they come, as datasets writes it."""
+        order = None if indices is None else _whole_path(indices, False)
+        return self._with("arrow", _arguments("arrow", (), {**_columns("arrow", columns, shapes), "defaults": defaults,
+                                                            "indices": order}))
 
     # ---- steps with readers or other datasets ----
 
@@ -690,24 +693,36 @@ def parquet(pattern: Union[Path, Iterable[Path]], columns: Any = None,
     return files(pattern, **named).parquet(columns, defaults, shapes)
 
 
-def _saved_files(folder: Union[Path, Iterable[Path]]) -> Union[Path, Iterable[Path]]:
-    """The files of a folder that `datasets.Dataset.save_to_disk` wrote, in order; or what was given."""
+def _saved_files(folder: Union[Path, Iterable[Path]]) -> Tuple[Union[Path, Iterable[Path]], Optional[str]]:
+    """The files of a folder that `datasets.Dataset.save_to_disk` wrote, in order, and that of its indices; or what was
+    given. Older releases wrote indices."""
     if not isinstance(folder, (str, os.PathLike)) or not os.path.isdir(folder):
-        return folder
-    state = os.path.join(folder, "state.json")
-    if not os.path.isfile(state):
+        return folder, None
+    file_name = os.path.join(folder, "state.json")
+    if not os.path.isfile(file_name):
         raise InvalidArgumentError(f"arrow: {os.fspath(folder)} has no state.json: name its files, or the folder of one split")
-    with open(state, encoding="utf-8") as file:
-        return [os.path.join(folder, part["filename"]) for part in json.load(file)["_data_files"]]
+    with open(file_name, encoding="utf-8") as file:
+        state = json.load(file)
+    indices = [os.path.join(folder, part["filename"])
+               for part in state.get("_indices_files") or state.get("_indices_data_files") or ()]
+    if len(indices) > 1:
+        raise InvalidArgumentError(f"arrow: the state.json of {os.fspath(folder)} has {len(indices)} files of indices: one is "
+                                   "read; call flatten_indices of datasets, and save it again")
+    return [os.path.join(folder, part["filename"]) for part in state["_data_files"]], indices[0] if indices else None
 
 
 def arrow(pattern: Union[Path, Iterable[Path]], columns: Any = None, defaults: Optional[Dict[str, Any]] = None,
-          shapes: Optional[Dict[str, Any]] = None, runtime_dir: Optional[str] = None, **named: Any) -> Dataset:
-    """The rows of the Arrow files that match: `files(pattern, …).arrow(columns, defaults, shapes)`. pattern may be a
-    folder that `save_to_disk` of Hugging Face datasets wrote. columns: as of `parquet`."""
-    pattern = _saved_files(pattern)
+          shapes: Optional[Dict[str, Any]] = None, runtime_dir: Optional[str] = None, indices: Optional[Path] = None,
+          **named: Any) -> Dataset:
+    """The rows of the Arrow files that match: `files(pattern, …).arrow(columns, defaults, shapes, indices)`. pattern may be
+    a folder that `save_to_disk` of Hugging Face datasets wrote, with its indices. With indices the files keep their order.
+    columns: as of `parquet`."""
+    pattern, saved = _saved_files(pattern)
+    order = saved if indices is None else indices
+    if order is not None:
+        named.setdefault("shuffle", False)
     columns, shapes = _described("arrow", pattern, columns, shapes, runtime_dir)
-    return files(pattern, **named).arrow(columns, defaults, shapes)
+    return files(pattern, **named).arrow(columns, defaults, shapes, order)
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin

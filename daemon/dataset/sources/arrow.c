@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/sources/arrow_indices.h"
 #include "daemon/dataset/sources/columnar.h"
 #include "daemon/format/arrow/cursor.h"
 
@@ -73,25 +74,6 @@ static void arrow_begin(struct stg_columnar *table)
 
 /* ---- rows ---- */
 
-/* Returns the record batch of a row. */
-static uint32_t find_batch(const struct stg_arrow_file *file, uint64_t row)
-{
-    uint32_t low = 0, high = file->n_batches;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (file->batches[middle].end <= row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static uint64_t begin_of(const struct stg_arrow_file *file, uint32_t batch)
-{
-    return batch > 0 ? file->batches[batch - 1].end : 0;
-}
-
 static int begin_batch(struct stg_columnar *table, uint32_t batch, struct stg_err *err)
 {
     struct arrow *p = (struct arrow *)table;
@@ -113,11 +95,13 @@ static int arrow_go(struct stg_columnar *table, uint64_t want, struct stg_err *e
 {
     struct arrow *p = (struct arrow *)table;
     const struct stg_arrow_file *file = table->file.metadata;
-    bool is_there = p->batch != NO_BATCH && table->row >= begin_of(file, p->batch) &&
+    bool is_there = p->batch != NO_BATCH &&
+                    table->row >= stg_arrow_batch_begin(file, p->batch) &&
                     table->row < file->batches[p->batch].end;
     uint32_t before = p->batch;
-    int rc = is_there ? 0 : begin_batch(table, find_batch(file, table->row), err);
-    p->in_batch = table->row - begin_of(file, p->batch);
+    int rc =
+        is_there ? 0 : begin_batch(table, stg_arrow_find_batch(file, table->row), err);
+    p->in_batch = table->row - stg_arrow_batch_begin(file, p->batch);
     for (uint32_t c = 0; rc == 0 && c < table->n; c++) {
         struct stg_err why = {0};
         rc = stg_arrow_cursor_go(&p->cursors[c], p->in_batch, want, &why);
@@ -273,8 +257,12 @@ static int arrow_create(struct stg_dataset *dataset, const struct stg_step *step
                         struct stg_iter **ret, struct stg_err *err)
 {
     struct stg_columnar *table;
-    int rc = stg_columnar_create(sizeof(struct arrow), &format, dataset, step, schema,
-                                 input, &table, err);
+    bool has_indices = stg_arrow_indices_of(step) != NULL;
+    int rc = has_indices ? stg_arrow_indices_check(step, input, err) : 0;
+    if (rc < 0)
+        return rc;
+    rc = stg_columnar_create(sizeof(struct arrow), &format, dataset, step, schema, input,
+                             &table, err);
     if (rc < 0)
         return rc;
     struct arrow *p = (struct arrow *)table;
@@ -285,8 +273,14 @@ static int arrow_create(struct stg_dataset *dataset, const struct stg_step *step
     if (p->columns == NULL || p->wants == NULL || p->cursors == NULL)
         return stg_columnar_lack(table, err);
     declare(p);
-    *ret = &table->iter;
-    return 0;
+    table->is_numbered = has_indices;
+    if (has_indices)
+        rc = stg_arrow_indices_create(&table->iter, ret, err);
+    else
+        *ret = &table->iter;
+    if (rc < 0)
+        table->iter.impl->destroy(&table->iter);
+    return rc;
 }
 
 const struct stg_transformation stg_arrow = {

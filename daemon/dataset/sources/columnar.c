@@ -126,7 +126,7 @@ static int begin_file(struct stg_columnar *table, struct stg_err *err)
             table->format->begin(table);
         return rc;
     }
-    if (stg_columnar_ignores(table, rc, is_storage)) {
+    if (!table->is_numbered && stg_columnar_ignores(table, rc, is_storage)) {
         rc = check_counted(table, 1, err);
         return rc == 0 ? emit_error(table, &why, err) : rc;
     }
@@ -341,7 +341,7 @@ static int count_anew(struct stg_columnar *table, const struct stg_name *name,
         return rc;
     }
     *ret = (struct stg_columnar_count){.n = 1};
-    if (stg_columnar_ignores(table, rc, is_storage))
+    if (!table->is_numbered && stg_columnar_ignores(table, rc, is_storage))
         return 0;
     if (err != NULL)
         *err = why;

@@ -68,6 +68,8 @@ struct stg_columnar {
     struct stg_declared_column *declared; /* n */
     uint32_t n;
     struct stg_file_user identity; /* of the dataset */
+    bool is_numbered; /* rows of all files have numbers: a file that cannot be read ends
+                         the pass */
     struct stg_names names;
 
     struct stg_source *source; /* the open file, or NULL */

@@ -480,3 +480,16 @@ void stg_arrow_close(struct stg_arrow_file *file)
     stg_quota_give(file->quota, file->taken);
     free(file);
 }
+
+uint32_t stg_arrow_find_batch(const struct stg_arrow_file *file, uint64_t row)
+{
+    uint32_t low = 0, high = file->n_batches;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (file->batches[middle].end <= row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -62,6 +62,16 @@ void stg_arrow_close(struct stg_arrow_file *file); /* NULL is allowed */
 int stg_arrow_describe(struct stg_source *source, struct stg_quota *quota,
                        struct stg_describing *to, bool *ret_storage, struct stg_err *err);
 
+/* Returns the record batch of a row that the file has. */
+uint32_t stg_arrow_find_batch(const struct stg_arrow_file *file, uint64_t row);
+
+/* Returns the first row of a record batch. */
+static inline uint64_t stg_arrow_batch_begin(const struct stg_arrow_file *file,
+                                             uint32_t batch)
+{
+    return batch > 0 ? file->batches[batch - 1].end : 0;
+}
+
 static inline uint64_t stg_arrow_n_rows(const struct stg_arrow_file *file)
 {
     return file->n_batches > 0 ? file->batches[file->n_batches - 1].end : 0;

@@ -136,6 +136,13 @@ static void make_tables(void)
     stg_test_file("e.parquet", parquet_dictionary, sizeof(parquet_dictionary));
 }
 
+static void make_indexed(void)
+{
+    stg_test_file("a.indexed", arrow_plain, sizeof(arrow_plain));
+    stg_test_file("b.indexed", arrow_plain, sizeof(arrow_plain));
+    stg_test_file("order", arrow_indices, sizeof(arrow_indices));
+}
+
 /* The second file has a buffer that is damaged, the third is truncated, and two have
  * other columns: dictionaries that are replaced, and that grow. */
 static void make_arrows(void)
@@ -272,6 +279,11 @@ const struct stg_step_row stg_step_rows[] = {
                                  "- shuffle: {global: true, seed: 3, buffer_size: 6}"),
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_arrows},
+    {.step = "arrow",
+     .pipeline = READER("indexed", "arrow: {columns: {id: int64, name: string}, indices: "
+                                   "\"$DIR/order\"}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_indexed},
     {.step = "text_line",
      .pipeline = READER("txt", "text_line: {max_record_bytes: 9}"),
      .flags = STG_ROW_OWN_SOURCE,

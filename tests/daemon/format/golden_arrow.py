@@ -305,6 +305,10 @@ array("arrow_bad_size", damaged(ZEROS, "record batch", (0, HUGE_SIZE)))
 array("arrow_small_size", damaged(ZEROS, "record batch", (0, (8).to_bytes(8, "little"))))
 array("arrow_nested", pa.schema({"x": NESTED}).serialize().to_pybytes())
 
+# Of two files with N rows each: some that follow one another, one twice, one that neither file has, and a null.
+INDICES = pa.array([5, 6, 7, N - 1, N, N + 1, 0, 0, 2 * N - 1, 2 * N - 2, 3, 4, 2 * N, 2, None], pa.uint64())
+array("arrow_indices", saved(pa.table({"indices": INDICES}).to_batches(max_chunksize=4), "stream"))
+
 print("static const struct arrow_file {\n    const char *name;\n    const unsigned char *data;\n    size_t bytes;\n"
       "    const char *options, *rows;\n} arrow_files[] = {")
 for name, text, rows in FILES:

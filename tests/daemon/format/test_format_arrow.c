@@ -64,6 +64,114 @@ static void each_file_has_the_rows_of_pyarrow(void)
     }
 }
 
+/* ---- indices ---- */
+
+#define INDICES "indices: \"$DIR/order\""
+
+/* Two files, and the indices in golden_arrow.py. */
+static void make_indexed(void)
+{
+    stg_test_file("a.arrow", arrow_plain, sizeof(arrow_plain));
+    stg_test_file("b.arrow", arrow_plain, sizeof(arrow_plain));
+    stg_test_file("order", arrow_indices, sizeof(arrow_indices));
+}
+
+/* Appends line n of the rows that pyarrow has, with its end. */
+static void add_line(FILE *to, const char *rows, int n)
+{
+    for (; n > 0; n--)
+        rows = strchr(rows, '\n') + 1;
+    fprintf(to, "%.*s\n", (int)strcspn(rows, "\n"), rows);
+}
+
+static void rows_come_in_the_order_of_an_indices_mapping(void)
+{
+    static const int order[] = {5, 6, 7, 22, 23, 24, 0, 0, 45, 44, 3, 4, -1, 2, -1};
+    char options[512], *want;
+    size_t bytes;
+    FILE *to = open_memstream(&want, &bytes);
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        if (order[i] < 0)
+            fprintf(to, "!INVALID_ARGUMENT\n");
+        else
+            add_line(to, arrow_files[0].rows, order[i] % 23);
+    }
+    CHECK_INT(fclose(to), 0);
+    make_indexed();
+    CHECK_STR(arrow_files[0].name, "plain");
+    snprintf(options, sizeof(options), "%s, %s", arrow_files[0].options, INDICES);
+    check_rows(options, "", want, "indices");
+    free(want);
+}
+
+static void an_index_that_no_file_has_is_named(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    make_indexed();
+    struct stg_dataset *dataset = stg_test_open_text(
+        pipeline("columns: {id: int64}, " INDICES, "- skip: {count: 12}\n"), &env, &spec);
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(block->error.code, -STAGER_INVALID_ARGUMENT);
+    CHECK_CONTAINS(block->error.text, "/order: row 12: the index 46 is out of range: the "
+                                      "files have 46 rows");
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+/* Returns the text of the failure that ends a pass. */
+static const char *failure_of(const char *text)
+{
+    static struct stg_err err;
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    struct stg_block *block;
+    CHECK(stg_dataset_next(dataset, &block, &err) < 0);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    return err.text;
+}
+
+static void indices_that_do_not_fit_end_the_pass(void)
+{
+    const char *options = "columns: {id: int64}, " INDICES;
+    make_indexed();
+    stg_test_file("order", arrow_plain, sizeof(arrow_plain));
+    CHECK_CONTAINS(failure_of(pipeline(options, "")),
+                   "/order: column indices: the file has no such column");
+    CHECK_INT(unlink(stg_test_path("order")), 0);
+    CHECK_CONTAINS(failure_of(pipeline(options, "")), "/order");
+    make_indexed();
+    stg_test_file("b.arrow", "no file", 7);
+    CHECK_CONTAINS(failure_of(pipeline(options, "")), "b.arrow: it is not an Arrow file");
+}
+
+/* Returns why a dataset of a pipeline cannot be created. */
+static const char *refusal_of(const char *text)
+{
+    static struct stg_err err;
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_dataset *dataset;
+    CHECK(stg_dataset_create(spec, &env, &dataset, &err) < 0);
+    stg_pipeline_spec_destroy(spec);
+    return err.text;
+}
+
+static void indices_need_files_in_their_order(void)
+{
+    make_indexed();
+    CHECK_CONTAINS(refusal_of("dataset:\n- files: {pattern: \"$DIR/*.arrow\"}\n"
+                              "- arrow: {columns: {id: int64}, " INDICES "}\n"),
+                   "set shuffle: false in `files`");
+    CHECK_CONTAINS(failure_of("dataset:\n- files: {pattern: \"$DIR/*.arrow\", shuffle: "
+                              "false}\n- interleave: {cycle_length: 2, reader: {arrow: "
+                              "{columns: {id: int64}, " INDICES "}}}\n"),
+                   "not into interleave");
+}
+
 /* Returns a mark for each item that follows: is it an error? */
 static char *rest_of(struct stg_dataset *dataset)
 {
@@ -509,6 +617,10 @@ static void a_file_that_is_damaged_anywhere_costs_rows_and_no_more(void)
 
 static const struct stg_test tests[] = {
     TEST(each_file_has_the_rows_of_pyarrow),
+    TEST(rows_come_in_the_order_of_an_indices_mapping),
+    TEST(an_index_that_no_file_has_is_named),
+    TEST(indices_that_do_not_fit_end_the_pass),
+    TEST(indices_need_files_in_their_order),
     TEST(a_pass_continues_at_each_row),
     TEST(a_global_shuffle_has_each_row_of_each_file_once),
     TEST(batches_of_rows_are_slices),
