@@ -31,6 +31,7 @@
 #include "daemon/server/stop.h"
 #include "daemon/server/warming.h"
 #include "daemon/storage/http/disk.h"
+#include "daemon/storage/http/recent.h"
 #include "daemon/storage/http/fetcher.h"
 #include "daemon/storage/http/store.h"
 
@@ -572,6 +573,7 @@ void stg_server_finish(struct stg_server *server)
     stg_fetchers_finish();
     stg_stores_finish();
     stg_disk_finish();
+    stg_recent_finish();
     stg_index_finish();
     stg_pools_destroy(server->pools);
     if (server->has_loop)

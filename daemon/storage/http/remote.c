@@ -11,6 +11,7 @@
 #include "daemon/storage/http/fetch_priv.h"
 #include "daemon/storage/http/fetcher.h"
 #include "daemon/storage/http/places.h"
+#include "daemon/storage/http/recent.h"
 #include "ops/base/hash.h"
 
 /* A file's ranges at once, with those that several threads look at; of one that is read
@@ -67,13 +68,29 @@ static struct range *find(struct remote *remote, uint64_t offset)
     return NULL;
 }
 
-/* What has come as a whole may be of use once more. */
+/* What has come as a whole may be of use once more; in memory, what was not announced:
+ * footers. */
 static void keep(struct remote *remote, const struct range *range)
 {
-    if (range->fetch != NULL && range->is_whole &&
-        stg_fetch_there(range->fetch) == range->end - range->begin)
-        stg_disk_put(remote->object->url, &remote->version, range->begin,
-                     range->chunk->data, range->end - range->begin);
+    uint64_t bytes = range->end - range->begin;
+    if (range->fetch == NULL || !range->is_whole ||
+        stg_fetch_there(range->fetch) != bytes)
+        return;
+    stg_disk_put(remote->object->url, &remote->version, range->begin, range->chunk->data,
+                 bytes);
+    if (remote->identity.in_places && range->turn == 0)
+        stg_recent_put(remote->object->url, &remote->version, range->begin,
+                       range->chunk->data, bytes);
+}
+
+/* Copies the bytes of a range from a cache. Returns whether one has them. */
+static bool has_cached(struct remote *remote, const struct range *range, uint64_t bytes)
+{
+    bool is_recent = remote->identity.in_places && range->turn == 0 &&
+                     stg_recent_get(remote->object->url, &remote->version, range->begin,
+                                    range->chunk->data, bytes);
+    return is_recent || stg_disk_get(remote->object->url, &remote->version, range->begin,
+                                     range->chunk->data, bytes);
 }
 
 static void drop(struct remote *remote, struct range *range)
@@ -172,8 +189,7 @@ static int begin_range(struct remote *remote, uint64_t begin, uint64_t wanted, b
     range.end = begin + bytes;
     range.is_whole =
         remote->identity.in_places ? bytes == whole : begin % remote->range_bytes == 0;
-    if (!stg_disk_get(remote->object->url, &remote->version, begin, range.chunk->data,
-                      bytes))
+    if (!has_cached(remote, &range, bytes))
         rc = start_fetch(remote, &range, err);
     if (rc < 0) {
         stg_chunk_unref(range.chunk);

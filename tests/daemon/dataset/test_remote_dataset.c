@@ -200,6 +200,21 @@ static void only_the_columns_that_are_wanted_come_from_another_machine(void)
     stg_test_server_stop();
 }
 
+/* The second pass asks for the version, and has the footer. */
+static void a_footer_is_fetched_once(void)
+{
+    uint64_t n, again, bytes;
+    start();
+    char options[] = "--columns 6 --groups 3 --rows 40000";
+    check_columns(options, "c1: int64", "", &n, &bytes);
+    char *got = render("parquet: {columns: {c1: int64}}",
+                       stg_test_server_url("/file%s", stg_test_path("columns")));
+    again = count_requests(&bytes);
+    CHECK_INT(again, n + n - 1);
+    free(got);
+    stg_test_server_stop();
+}
+
 /* Chunks of 8 KB that lie within 64 KiB come together. */
 static void small_columns_that_are_close_together_are_one_request(void)
 {
@@ -357,6 +372,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(every_reader_reads_the_same_from_another_machine, 60),
     TEST_SLOW(an_object_has_a_record_index, 60),
     TEST_SLOW(only_the_columns_that_are_wanted_come_from_another_machine, 60),
+    TEST_SLOW(a_footer_is_fetched_once, 60),
     TEST_SLOW(small_columns_that_are_close_together_are_one_request, 60),
     TEST_SLOW(columns_survive_connections_that_break, 60),
     TEST_SLOW(more_columns_than_there_is_memory_ahead_for_are_read_still, 60),
