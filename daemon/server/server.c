@@ -31,8 +31,8 @@
 #include "daemon/server/stop.h"
 #include "daemon/server/warming.h"
 #include "daemon/storage/http/disk.h"
-#include "daemon/storage/http/recent.h"
 #include "daemon/storage/http/fetcher.h"
+#include "daemon/storage/http/recent.h"
 #include "daemon/storage/http/store.h"
 
 #define ACCEPT_PAUSE_MILLIS 100
