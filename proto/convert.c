@@ -305,6 +305,13 @@ static int value_convert(const ProtobufCFieldDescriptor *field,
     return 0;
 }
 
+/* Conditions have the members of values. */
+static bool is_values(const ProtobufCFieldDescriptor *field)
+{
+    return field->descriptor == &stager__values__descriptor ||
+           field->descriptor == &stager__conditions__descriptor;
+}
+
 /* A field that is a message: values, a graph, what that yields. */
 static int part_convert(const ProtobufCFieldDescriptor *field,
                         const ProtobufCMessage *message, struct stg_bump *bump,
@@ -326,7 +333,7 @@ static int part_convert(const ProtobufCFieldDescriptor *field,
     }
     if (field->descriptor == &stager__attribute__descriptor)
         return value_convert(field, part, bump, &attrs[ret->n_attrs++], err);
-    if (field->descriptor != &stager__values__descriptor)
+    if (!is_values(field))
         return 0;
     const Stager__Values *values = part;
     for (size_t i = 0; i < values->n_value; i++) {
@@ -345,7 +352,7 @@ static size_t count_attrs(const ProtobufCMessage *message)
     size_t n = type->n_fields;
     for (unsigned i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
-        if (field->descriptor != &stager__values__descriptor)
+        if (!is_values(field))
             continue;
         const Stager__Values *values =
             *(Stager__Values *const *)member(message, field->offset);

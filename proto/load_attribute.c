@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a text writes as a value or a list: an attribute, values (one attribute, or a
- * mapping from names to attributes) and codes (a list of names).
+ * mapping from names to attributes), conditions and codes (a list of names).
  */
 #include <stdio.h>
 #include <string.h>
@@ -160,6 +160,97 @@ int stg_read_values(struct stg_reader *r, const struct stg_text_node *node,
         values->n_value++;
     }
     return 0;
+}
+
+/* ---- conditions ---- */
+
+static int bad_condition(struct stg_reader *r, const struct stg_text_node *node)
+{
+    return stg_read_fail_found(r, node,
+                               "a list of a column, an op and a value or a list of "
+                               "values: [price, \">\", 3.5], [site, in, [a, b]]");
+}
+
+static size_t n_scalars(const struct stg_text_node *node)
+{
+    size_t n = 0;
+    for (const struct stg_text_node *e = node->first; e != NULL; e = e->next)
+        n += e->kind == STG_TEXT_LIST ? e->n : 1;
+    return n;
+}
+
+/* The attribute has column, op and all values in one list. */
+static int condition_fill(struct stg_reader *r, const struct stg_text_node *node,
+                          Stager__Attribute *a)
+{
+    size_t n = n_scalars(node);
+    a->n_dim = 1;
+    a->n_value = n;
+    a->dim = stg_bump_alloc(r->bump, sizeof(*a->dim));
+    a->value = stg_bump_alloc(r->bump, (n + 1) * sizeof(Stager__Scalar *));
+    Stager__Scalar *scalars = stg_bump_alloc(r->bump, (n + 1) * sizeof(Stager__Scalar));
+    if (a->dim == NULL || a->value == NULL || scalars == NULL)
+        return stg_read_fail_memory(r);
+    a->dim[0] = n;
+    for (size_t i = 0; i < n; i++)
+        a->value[i] = &scalars[i];
+    return leaves_fill(r, node, &scalars);
+}
+
+static int condition_read(struct stg_reader *r, const struct stg_text_node *node,
+                          size_t list, size_t number, Stager__Values *values)
+{
+    char name[64];
+    if (node->kind != STG_TEXT_LIST || node->n < 2 || node->n > 3)
+        return bad_condition(r, node);
+    for (const struct stg_text_node *e = node->first; e != NULL; e = e->next) {
+        bool is_last = e->next == NULL && node->n == 3;
+        if (e->kind == STG_TEXT_MAPPING || (e->kind == STG_TEXT_LIST && !is_last))
+            return bad_condition(r, e);
+        for (const struct stg_text_node *k = e->first; k != NULL; k = k->next) {
+            if (k->kind != STG_TEXT_SCALAR)
+                return bad_condition(r, k);
+        }
+    }
+    snprintf(name, sizeof(name), "%zu/%zu", list, number);
+    Stager__Attribute *a =
+        (Stager__Attribute *)stg_read_new(r, &stager__attribute__descriptor);
+    if (a == NULL || (a->name = stg_bump_strdup(r->bump, name)) == NULL)
+        return stg_read_fail_memory(r);
+    stg_read_position(r, node, &a->base);
+    values->value[values->n_value++] = a;
+    return condition_fill(r, node, a);
+}
+
+/* A list whose entries are lists of lists, or of values. */
+int stg_read_conditions(struct stg_reader *r, const struct stg_text_node *node,
+                        ProtobufCMessage *message)
+{
+    Stager__Values *values = (Stager__Values *)message;
+    const struct stg_text_node *first = node->kind == STG_TEXT_LIST ? node->first : NULL;
+    if (first == NULL || first->kind != STG_TEXT_LIST || first->n == 0)
+        return bad_condition(r, node);
+    bool is_deep = first->first->kind == STG_TEXT_LIST;
+    size_t n = node->n, list = 0, number = 0;
+    for (const struct stg_text_node *e = first; e != NULL && is_deep; e = e->next)
+        n += e->n;
+    values->value = stg_bump_alloc(r->bump, (n + 1) * sizeof(Stager__Attribute *));
+    if (values->value == NULL)
+        return stg_read_fail_memory(r);
+    int rc = 0;
+    for (const struct stg_text_node *e = first; rc == 0 && e != NULL; e = e->next) {
+        if (!is_deep) {
+            rc = condition_read(r, e, 0, number++, values);
+            continue;
+        }
+        if (e->kind != STG_TEXT_LIST || e->n == 0)
+            return bad_condition(r, e);
+        number = 0;
+        for (const struct stg_text_node *k = e->first; rc == 0 && k != NULL; k = k->next)
+            rc = condition_read(r, k, list, number++, values);
+        list++;
+    }
+    return rc;
 }
 
 static int code_read(struct stg_reader *r, const struct stg_text_node *node,

@@ -808,6 +808,7 @@ static stg_read_shape *shape_of(const ProtobufCMessageDescriptor *type)
         {&stager__branch__descriptor, branch_read},
         {&stager__attribute__descriptor, stg_read_unnamed},
         {&stager__values__descriptor, stg_read_values},
+        {&stager__conditions__descriptor, stg_read_conditions},
         {&stager__codes__descriptor, stg_read_codes},
         {&stager__features__descriptor, stg_read_features},
     };

@@ -66,8 +66,9 @@ typedef int stg_read_shape(struct stg_reader *r, const struct stg_text_node *nod
                            ProtobufCMessage *message);
 
 /* load_features.c: `features`. load_attribute.c: an attribute without a name, values,
- * codes. */
-stg_read_shape stg_read_features, stg_read_unnamed, stg_read_values, stg_read_codes;
+ * conditions, codes. */
+stg_read_shape stg_read_features, stg_read_unnamed, stg_read_values, stg_read_conditions,
+    stg_read_codes;
 
 /* load_attribute.c: an attribute of that name; place and value are the entry's. */
 int stg_read_attribute(struct stg_reader *r, const struct stg_text_node *entry,

@@ -204,6 +204,13 @@ static int build_many(struct build *build, const struct stg_step *step,
     return rc;
 }
 
+static bool is_indexed(const struct stg_transformation *transformation,
+                       const struct stg_step *step)
+{
+    return transformation->is_indexable &&
+           (transformation->is_unindexed == NULL || !transformation->is_unindexed(step));
+}
+
 static int check_index(const struct stg_step *step,
                        const struct stg_transformation *transformation,
                        const struct stg_step *unindexed, struct stg_err *err)
@@ -211,6 +218,14 @@ static int check_index(const struct stg_step *step,
     if (unindexed == NULL || transformation->needs_index == NULL ||
         !transformation->needs_index(step))
         return 0;
+    if (stg_transformation_find(unindexed->name)->is_indexable)
+        return stg_step_err(
+            step, -STAGER_INVALID_ARGUMENT, err,
+            "global: true needs an input whose records have numbers, and "
+            "the rows that filters of %s (line %d) keeps have none: put a "
+            "step filter behind this step in its place, or use a "
+            "buffer_size without global",
+            unindexed->name, unindexed->line);
     return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                         "global: true needs an input whose records have numbers, and "
                         "those of %s (line %d) have none before they are made: put %s "
@@ -248,7 +263,7 @@ static int build_step(struct build *build, const struct stg_step *step, struct f
     }
     if (rc == 0)
         flow->schema = schema;
-    if (rc == 0 && !transformation->is_indexable)
+    if (rc == 0 && !is_indexed(transformation, step))
         flow->unindexed = step;
     return rc;
 }

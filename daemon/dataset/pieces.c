@@ -24,6 +24,23 @@ int stg_pieces_add(struct stg_pieces *pieces, struct stg_block *block,
     return 0;
 }
 
+int stg_pieces_add_picked(struct stg_pieces *pieces, struct stg_quota *quota,
+                          struct stg_block *block, const int64_t *index, int64_t n,
+                          struct stg_err *err)
+{
+    struct stg_block *part;
+    if (n == 0)
+        return 0;
+    int rc = 0;
+    if (n == block->n_records)
+        part = stg_block_ref(block);
+    else if (index[n - 1] - index[0] == n - 1)
+        rc = stg_block_slice(quota, block, index[0], n, &part, err);
+    else
+        rc = stg_block_pick(quota, block, index, n, &part, err);
+    return rc == 0 ? stg_pieces_add(pieces, part, err) : rc;
+}
+
 uint64_t stg_pieces_count(const struct stg_pieces *pieces)
 {
     uint64_t n = (uint64_t)pieces->n_records;

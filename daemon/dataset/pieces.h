@@ -21,6 +21,12 @@ struct stg_pieces {
 int stg_pieces_add(struct stg_pieces *pieces, struct stg_block *block,
                    struct stg_err *err);
 
+/* Appends the records index[0 .. n) of a block, which the caller keeps. A reference, if
+ * these are all; views where they follow one another. */
+int stg_pieces_add_picked(struct stg_pieces *pieces, struct stg_quota *quota,
+                          struct stg_block *block, const int64_t *index, int64_t n,
+                          struct stg_err *err);
+
 static inline bool stg_pieces_any(const struct stg_pieces *pieces)
 {
     return pieces->first < pieces->n;

@@ -121,6 +121,8 @@ struct stg_transformation {
     bool passes_codes;      /* its iterator takes and yields coded tensors */
     /* Its iterator has count and seek, which need those of all its inputs. */
     bool is_indexable;
+    /* Returns whether its options are such that it has not. NULL: never. */
+    bool (*is_unindexed)(const struct stg_step *step);
     /* Returns whether the step calls count and seek of its input. NULL: no. */
     bool (*needs_index)(const struct stg_step *step);
 };

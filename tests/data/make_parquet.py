@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make_parquet.py OUT [--columns N] [--groups N] [--rows N] [--page-rows N]: a Parquet file of int64 columns c0, c1 …
+"""make_parquet.py OUT [--columns N] [--groups N] [--rows N] [--page-rows N] [--statistics]: a Parquet file of int64 columns c0, c1 …
 
 --rows is the number of rows of each row group. Row r of column c is r * 1000 + c. PLAIN, not compressed, without pyarrow: the
 structures are those of parquet.thrift, in Thrift's compact protocol.
@@ -24,7 +24,7 @@ def value(kind, v):
     if kind in (I32, I64):
         return varint(v << 1)       # zigzag of a number that is not negative
     if kind == BINARY:
-        return varint(len(v)) + v.encode()
+        return varint(len(v)) + (v if isinstance(v, bytes) else v.encode())
     if kind == LIST:
         element, items = v
         head = bytes([len(items) << 4 | element]) if len(items) < 15 else bytes([0xF0 | element]) + varint(len(items))
@@ -52,6 +52,7 @@ def main():
     parser.add_argument("out")
     for name, default in (("columns", 4), ("groups", 3), ("rows", 1000), ("page-rows", 1000)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--statistics", action="store_true")
     args = parser.parse_args()
     schema = [{4: (BINARY, "schema"), 5: (I32, args.columns)}]
     schema += [{1: (I32, INT64), 3: (I32, REQUIRED), 4: (BINARY, f"c{c}")} for c in range(args.columns)]
@@ -68,9 +69,15 @@ def main():
                 size = file.tell() - at
                 meta = {1: (I32, INT64), 2: (LIST, (I32, [PLAIN])), 3: (LIST, (BINARY, [f"c{c}"])), 4: (I32, 0),
                         5: (I64, args.rows), 6: (I64, size), 7: (I64, size), 9: (I64, at)}
+                if args.statistics:
+                    bounds = [struct.pack("<q", r * 1000 + c) for r in (rows[-1], rows[0])]
+                    meta[12] = (STRUCT, {3: (I64, 0), 5: (BINARY, bounds[0]), 6: (BINARY, bounds[1])})
                 chunks.append({2: (I64, at), 3: (STRUCT, meta)})
             groups.append({1: (LIST, (STRUCT, chunks)), 2: (I64, file.tell() - begin), 3: (I64, args.rows)})
-        footer = record({1: (I32, 1), 2: (LIST, (STRUCT, schema)), 3: (I64, args.rows * args.groups), 4: (LIST, (STRUCT, groups))})
+        footer = {1: (I32, 1), 2: (LIST, (STRUCT, schema)), 3: (I64, args.rows * args.groups), 4: (LIST, (STRUCT, groups))}
+        if args.statistics:
+            footer[7] = (LIST, (STRUCT, [{1: (STRUCT, {})}] * args.columns))
+        footer = record(footer)
         file.write(footer + struct.pack("<I", len(footer)) + b"PAR1")
 
 

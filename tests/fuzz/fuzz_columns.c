@@ -107,8 +107,19 @@ static void run_footer(const uint8_t *data, size_t bytes)
     struct stg_err err = {0};
     bool is_storage = false;
     FUZZ_CHECK(stg_quota_create(BUDGET, &quota) == 0);
-    int rc = stg_parquet_open(&memory.source, quota, wants, n_wants, &parquet,
+    struct stg_bump bump;
+    struct stg_row_condition conditions[2] = {{.column = 0}, {.column = 1}};
+    uint8_t fixed[2] = {STG_ROW_VARIES, STG_ROW_VARIES};
+    struct stg_row_filter filter = {conditions, fixed, n_wants > 1 ? 2 : 1};
+    static const struct stg_value number = {.kind = STG_VALUE_INT, .i = 9};
+    static const struct stg_value text = {
+        .kind = STG_VALUE_STRING, .s = "n", .s_bytes = 1};
+    stg_bump_init(&bump, 1 << 16);
+    FUZZ_CHECK(stg_row_condition_init(&conditions[0], "<", &number, 1, &bump, NULL) == 0);
+    FUZZ_CHECK(stg_row_condition_init(&conditions[1], "!=", &text, 1, &bump, NULL) == 0);
+    int rc = stg_parquet_open(&memory.source, quota, wants, n_wants, &filter, &parquet,
                               &is_storage, &err);
+    stg_bump_finish(&bump);
     FUZZ_CHECK(!is_storage && (rc == 0 || err.text[0] != '\0'));
     for (uint32_t g = 0; rc == 0 && g < parquet->n_groups; g++) {
         FUZZ_CHECK(g == 0 || parquet->ends[g - 1] <= parquet->ends[g]);

@@ -155,6 +155,19 @@ def _described(step: str, pattern: Any, names: Any, shapes: Optional[Dict[str, A
     return {name: columns[name]["dtype"] for name in chosen}, {**lists, **(shapes or {})} or None
 
 
+def _filters(given: Optional[Sequence[Any]]) -> Optional[List[Any]]:
+    """Conditions as lists, and sets of values as lists in order."""
+    if given is None:
+        return None
+    if not isinstance(given, (list, tuple)):
+        raise TypeError("filters is a list of conditions, as in [(\"price\", \">\", 3.5)], or a list of such lists; "
+                        f"found {given!r}")
+    if all(isinstance(one, (list, tuple)) and one and isinstance(one[0], str) for one in given):
+        return [[sorted(value, key=str) if isinstance(value, (set, frozenset)) else
+                 list(value) if isinstance(value, tuple) else value for value in one] for one in given]
+    return [_filters(one) for one in given]
+
+
 def _function_name(function: Any) -> str:
     """module:name of what workers import."""
     if not isinstance(function, str):
@@ -306,11 +319,14 @@ class Dataset:
             **named}))
 
     def parquet(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
-                shapes: Optional[Dict[str, Any]] = None) -> Dataset:
+                shapes: Optional[Dict[str, Any]] = None, filters: Optional[Sequence[Any]] = None) -> Dataset:
         """The rows of Parquet files. columns: {"price": "float32", "user/id": np.int64}, the only ones that are read,
         each a component; or a schema of pyarrow, `pyarrow.parquet.read_schema(file)`, for all of its columns. defaults:
-        by name, what stands for a null. shapes: of columns of lists, {"ids": [None], "embedding": [64]}."""
-        return self._with("parquet", _arguments("parquet", (), {**_columns("parquet", columns, shapes), "defaults": defaults}))
+        by name, what stands for a null. shapes: of columns of lists, {"ids": [None], "embedding": [64]}. filters: the
+        rows that are kept, as of pyarrow: [("price", ">", 3.5), ("site", "in", ["a", "b"])], or a list of such lists, of
+        which one is fulfilled; ("site", "is null") too. A column in it need not be one of `columns`."""
+        return self._with("parquet", _arguments("parquet", (), {
+            **_columns("parquet", columns, shapes), "defaults": defaults, "filters": _filters(filters)}))
 
     def arrow(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
               shapes: Optional[Dict[str, Any]] = None, indices: Optional[Path] = None) -> Dataset:
@@ -685,12 +701,12 @@ def files(pattern: Union[None, Path, Iterable[Path]] = None, **named: Any) -> Da
 
 def parquet(pattern: Union[Path, Iterable[Path]], columns: Any = None,
             defaults: Optional[Dict[str, Any]] = None, shapes: Optional[Dict[str, Any]] = None,
-            runtime_dir: Optional[str] = None, **named: Any) -> Dataset:
-    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults, shapes)`. columns may be
-    names alone, ["label", "price"], or None for all that can be read: their dtypes, and the shapes of lists, are those
-    of the first file, for which a running stagerd is asked."""
+            runtime_dir: Optional[str] = None, filters: Optional[Sequence[Any]] = None, **named: Any) -> Dataset:
+    """The rows of the Parquet files that match: `files(pattern, …).parquet(columns, defaults, shapes, filters)`. columns
+    may be names alone, ["label", "price"], or None for all that can be read: their dtypes, and the shapes of lists, are
+    those of the first file, for which a running stagerd is asked."""
     columns, shapes = _described("parquet", pattern, columns, shapes, runtime_dir)
-    return files(pattern, **named).parquet(columns, defaults, shapes)
+    return files(pattern, **named).parquet(columns, defaults, shapes, filters)
 
 
 def _saved_files(folder: Union[Path, Iterable[Path]]) -> Tuple[Union[Path, Iterable[Path]], Optional[str]]:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,86 @@ static int listing_add(void *owner, const char *path, struct stg_err *err)
     return 0;
 }
 
+/* ---- folders of tables ---- */
+
+static int found_one(void *owner, const char *path, struct stg_err *err)
+{
+    (void)path;
+    *(bool *)owner = true;
+    return stg_err(err, -STAGER_CANCELLED, "one is enough");
+}
+
+/* Returns whether a pattern finds a file in the first bytes of a path. */
+static bool finds_any(const struct listing *list, const struct stg_storage *storage,
+                      const char *path, size_t bytes, const char *pattern)
+{
+    char escaped[2 * PATH_MAX + 64];
+    size_t n = 0;
+    bool found = false;
+    if (bytes >= PATH_MAX)
+        return false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (strchr("*?[\\{", path[i]) != NULL)
+            escaped[n++] = '\\';
+        escaped[n++] = path[i];
+    }
+    snprintf(escaped + n, sizeof(escaped) - n, "%s", pattern);
+    storage->list(escaped, &list->iter->dataset->identity, found_one, &found, NULL);
+    return found;
+}
+
+static int refuse_table(const char *path, size_t bytes, const char *kind,
+                        const char *tool, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "%.*s is a folder of %s table, which has files that are not of its "
+                   "present rows: write the files of a snapshot into a file, one a line "
+                   "(%s gives them), and name it in listing",
+                   (int)bytes, path, kind, tool);
+}
+
+/* Fails if a folder of the file is that of a table of Delta or Iceberg, in which files
+ * that were deleted or replaced stay: a pattern finds their rows, too. */
+static int check_folder(const struct listing *list, const struct stg_storage *storage,
+                        const char *path, struct stg_err *err)
+{
+    for (size_t n = strlen(path); n > 0; n--) {
+        if (path[n] != '/')
+            continue;
+        if (finds_any(list, storage, path, n, "/_delta_log/*.json"))
+            return refuse_table(path, n, "a Delta", "DeltaTable(…).file_uris()", err);
+        bool is_data = n > 5 && memcmp(path + n - 5, "/data", 5) == 0;
+        if (is_data && finds_any(list, storage, path, n - 5, "/metadata/*.metadata.json"))
+            return refuse_table(path, n, "an Iceberg", "table.scan().plan_files()", err);
+    }
+    return 0;
+}
+
+static size_t folder_bytes(const char *path)
+{
+    return (size_t)(strrchr(path, '/') - path);
+}
+
+/* Looks at the folder of each Parquet file that a pattern has found, from name `first`
+ * on; not twice where they follow one another. */
+static int check_folders(const struct listing *list, const struct stg_storage *storage,
+                         size_t first, struct stg_err *err)
+{
+    const char *last = NULL;
+    int rc = 0;
+    for (size_t i = first; rc == 0 && i < list->n; i++) {
+        const char *path = list->names[i] + list->scheme_bytes;
+        size_t n = strlen(path), bytes = folder_bytes(path);
+        if (n < 8 || strcmp(path + n - 8, ".parquet") != 0 ||
+            (last != NULL && folder_bytes(last) == bytes &&
+             memcmp(last, path, bytes) == 0))
+            continue;
+        rc = check_folder(list, storage, path, err);
+        last = path;
+    }
+    return rc;
+}
+
 static int list_pattern(void *owner, const char *url, struct stg_err *err)
 {
     struct listing *list = owner;
@@ -182,7 +263,10 @@ static int list_pattern(void *owner, const char *url, struct stg_err *err)
         return rc;
     list->url = url;
     list->scheme_bytes = (size_t)(path - url);
-    return storage->list(path, &list->iter->dataset->identity, listing_add, list, err);
+    size_t first = list->n;
+    rc = storage->list(path, &list->iter->dataset->identity, listing_add, list, err);
+    bool is_pattern = !storage->remote && strpbrk(path, "*?[") != NULL;
+    return rc == 0 && is_pattern ? check_folders(list, storage, first, err) : rc;
 }
 
 static int sort_names(struct listing *list, struct stg_err *err)

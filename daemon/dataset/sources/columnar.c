@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/sources/filters.h"
 #include "daemon/dataset/sources/reader.h"
 
 #define UNKNOWN UINT64_MAX
@@ -15,11 +16,30 @@ static int out_of_memory(const struct stg_columnar *table, struct stg_err *err)
                         "out of memory");
 }
 
+static int check_filters(const struct stg_step *step, struct stg_bump *bump,
+                         struct stg_err *err)
+{
+    struct stg_declared_column *columns, *all;
+    struct stg_row_filter filter;
+    size_t n = 0, n_all;
+    int rc = stg_columns_count(step, &n, err);
+    if (rc < 0)
+        return rc;
+    columns = stg_bump_alloc(bump, n * sizeof(*columns));
+    if (columns == NULL)
+        return stg_step_err(step, -STAGER_RESOURCE_EXHAUSTED, err, "out of memory");
+    rc = stg_columns_read(step, columns, err);
+    return rc == 0 ? stg_filters_read(step, columns, n, bump, &filter, &all, &n_all, err)
+                   : rc;
+}
+
 int stg_columnar_infer(const struct stg_step *step, const struct stg_schema *in,
                        struct stg_bump *bump, struct stg_schema *ret, struct stg_err *err)
 {
     int rc = stg_reader_check(step, in, err);
-    return rc == 0 ? stg_columns_infer(step, bump, ret, err) : rc;
+    if (rc == 0)
+        rc = stg_columns_infer(step, bump, ret, err);
+    return rc == 0 && stg_filters_any(step) ? check_filters(step, bump, err) : rc;
 }
 
 /* ---- files ---- */
@@ -36,6 +56,8 @@ static void close_file(struct stg_columnar *table)
     if (table->source != NULL)
         table->source->storage->close(table->source);
     table->source = NULL;
+    if (table->judged != NULL)
+        table->judged->n = 0;
 }
 
 bool stg_columnar_ignores(const struct stg_columnar *table, int code, bool is_storage)
@@ -65,6 +87,7 @@ static int open_file(struct stg_columnar *table, const char *url,
 {
     char buf[512];
     *ret_storage = true;
+    table->url = url;
     int rc = open_source(table, url, source, err);
     if (rc == 0) {
         stg_source_trace(*source, table->iter.dataset->env.trace, url);
@@ -109,14 +132,30 @@ static int emit_error(struct stg_columnar *table, const struct stg_err *why,
                                   &table->error, err);
 }
 
+/* Returns 1 if the folders of the file exclude it. */
+static int look_at_folders(struct stg_columnar *table, struct stg_err *err)
+{
+    if (table->judged == NULL)
+        return 0;
+    int rc = stg_filters_look(&table->judged->filter, table->declared, table->path, err);
+    if (rc >= 0)
+        return rc;
+    stg_err_prefix(err, rc, "%s", shown(table));
+    return stg_step_prefix(table->iter.step, rc, err);
+}
+
 /* Begins the file table->path. Sets table->error if an error item stands for it. */
 static int begin_file(struct stg_columnar *table, struct stg_err *err)
 {
     struct stg_err why = {0};
-    bool is_storage;
+    bool is_storage = false;
+    int rc = look_at_folders(table, &why);
+    if (rc == 1)
+        return 0;
     stg_activity_file(table->iter.dataset->env.activity, shown(table));
-    int rc =
-        open_file(table, table->path, &table->source, &table->file, &is_storage, &why);
+    if (rc == 0)
+        rc = open_file(table, table->path, &table->source, &table->file, &is_storage,
+                       &why);
     table->row = 0;
     if (rc == 0) {
         rc = check_counted(table, table->file.n_rows, err);
@@ -207,11 +246,11 @@ static int make_block(struct stg_columnar *table, uint64_t n, struct stg_block *
 {
     struct stg_block *block;
     struct stg_chunk **held;
-    uint64_t held_bytes = 2 * (uint64_t)table->n * sizeof(*held);
+    uint64_t held_bytes = 2 * (uint64_t)table->n_shown * sizeof(*held);
     uint64_t rows_bytes = n * sizeof(struct stg_provenance);
     uint64_t bytes = stg_block_room(rows_bytes) + 2 * stg_block_room(held_bytes);
     uint32_t n_held = 0;
-    for (uint32_t c = 0; c < table->n; c++) {
+    for (uint32_t c = 0; c < table->n_shown; c++) {
         struct stg_column_view view = table->format->view(table, c, n);
         bytes += stg_column_splits_room(&view);
     }
@@ -227,7 +266,7 @@ static int make_block(struct stg_columnar *table, uint64_t n, struct stg_block *
             (struct stg_provenance){.file = file, .offset = offset, .record = row + i};
     held = stg_block_carve(block, held_bytes);
     struct stg_tensor *tensor = block->tensors;
-    for (uint32_t c = 0; c < table->n; c++)
+    for (uint32_t c = 0; c < table->n_shown; c++)
         tensor = show(table, c, n, block, tensor, held, &n_held);
     stg_block_hold(block, held, n_held);
     for (uint32_t c = 0; c < block->n_components; c++)
@@ -240,6 +279,99 @@ static int make_block(struct stg_columnar *table, uint64_t n, struct stg_block *
     return 0;
 }
 
+/* ---- the filter ---- */
+
+/* Finds out which of the next rows the filter keeps. */
+static int judge(struct stg_columnar *table, struct stg_err *err)
+{
+    struct stg_judged *judged = table->judged;
+    const struct stg_row_filter *filter = &judged->filter;
+    uint64_t left = table->file.n_rows - table->row;
+    uint64_t n = left < STG_JUDGED_ROWS ? left : STG_JUDGED_ROWS;
+    if (table->row - judged->first < judged->n)
+        return 0;
+    table->is_judging = true;
+    int rc = table->format->go(table, n, err);
+    table->is_judging = false;
+    for (uint32_t k = 0; rc == 0 && k < filter->n; k++) {
+        if (filter->fixed[k] == STG_ROW_VARIES)
+            n = table->format->values(table, filter->conditions[k].column, n,
+                                      &judged->values[k], &judged->at[k]);
+    }
+    if (rc < 0)
+        return rc;
+    judged->first = table->row;
+    judged->n = n;
+    stg_row_filter_judge(filter, judged->values, judged->at, n, judged->keep);
+    return 0;
+}
+
+/* Returns how many of the next rows the filter drops, of those that were judged. */
+static uint64_t count_dropped(const struct stg_columnar *table)
+{
+    const struct stg_judged *judged = table->judged;
+    uint64_t at = table->row - judged->first;
+    const uint8_t *first = memchr(judged->keep + at, 1, judged->n - at);
+    return first != NULL ? (uint64_t)(first - judged->keep) - at : judged->n - at;
+}
+
+/* Returns how many of the next rows, at most `want`, end with one that is kept. */
+static uint64_t count_passing(const struct stg_columnar *table, uint64_t want)
+{
+    const struct stg_judged *judged = table->judged;
+    uint64_t at = table->row - judged->first, left = judged->n - at;
+    want = want < left ? want : left;
+    const uint8_t *last = memrchr(judged->keep + at, 1, want);
+    return (uint64_t)(last - judged->keep) + 1 - at;
+}
+
+int stg_columnar_sift(struct stg_columnar *table, uint64_t *ret, struct stg_err *err)
+{
+    *ret = 0;
+    while (table->error == NULL) {
+        uint64_t n = 0;
+        int rc = stg_iter_stopped(&table->iter, err);
+        if (rc < 0)
+            return rc;
+        if (table->source == NULL || table->row == table->file.n_rows) {
+            close_file(table);
+            rc = next_file(table, err);
+            if (rc != 0)
+                return rc;
+            continue;
+        }
+        n = table->format->pass(table);
+        if (n == 0) {
+            rc = judge(table, err);
+            if (rc < 0)
+                return rc;
+            n = count_dropped(table);
+            if (n == 0)
+                return 0;
+        }
+        table->row += n;
+        *ret += n;
+    }
+    return 0;
+}
+
+int64_t stg_columnar_passing(struct stg_columnar *table, const struct stg_block *block,
+                             const int64_t **ret)
+{
+    struct stg_judged *judged = table->judged;
+    const uint8_t *keep =
+        judged->keep + (table->row - (uint64_t)block->n_records - judged->first);
+    int64_t n = 0;
+    for (int64_t i = 0; i < block->n_records; i++) {
+        judged->index[n] = i;
+        n += keep[i];
+    }
+    *ret = judged->index;
+    return n;
+}
+
+/* ---- blocks ---- */
+
 static int columnar_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
                          struct stg_err *err)
 {
@@ -249,6 +381,8 @@ static int columnar_next(struct stg_iter *iter, int64_t want, struct stg_block *
     while (table->error == NULL) {
         if (table->source != NULL && table->row < table->file.n_rows) {
             int rc = stg_iter_stopped(iter, err);
+            if (rc == 0 && table->judged != NULL)
+                want = (int64_t)count_passing(table, (uint64_t)want);
             if (rc == 0)
                 rc = table->format->go(table, (uint64_t)want, err);
             if (rc < 0)
@@ -537,6 +671,15 @@ static int columnar_seek(struct stg_iter *iter, uint64_t n, struct stg_err *err)
 
 /* ---- life ---- */
 
+static void finish_judged(struct stg_judged *judged)
+{
+    if (judged == NULL)
+        return;
+    free(judged->values);
+    free(judged->at);
+    free(judged);
+}
+
 static int columnar_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     forget((struct stg_columnar *)iter);
@@ -559,6 +702,7 @@ static void columnar_destroy(struct stg_iter *iter)
     free(table->parts);
     stg_quota_give(quota, table->ends_size * sizeof(*table->ends));
     free(table->ends);
+    finish_judged(table->judged);
     free(table->path);
     free(table);
 }
@@ -572,11 +716,53 @@ static const struct stg_iter_impl columnar_impl = {.next = columnar_next,
                                                    .count = columnar_count,
                                                    .seek = columnar_seek};
 
+void stg_columnar_destroy(struct stg_columnar *table)
+{
+    columnar_destroy(&table->iter);
+}
+
 int stg_columnar_lack(struct stg_columnar *table, struct stg_err *err)
 {
     int rc = out_of_memory(table, err);
     columnar_destroy(&table->iter);
     return rc;
+}
+
+/* The columns of the filter, behind those of the step. */
+static int declare_filter(struct stg_columnar *table, struct stg_err *err)
+{
+    struct stg_bump *bump = &table->iter.dataset->bump;
+    struct stg_declared_column *all;
+    size_t n;
+    struct stg_judged *judged = calloc(1, sizeof(*judged));
+    table->judged = judged;
+    if (judged == NULL)
+        return out_of_memory(table, err);
+    int rc = stg_filters_read(table->iter.step, table->declared, table->n_shown, bump,
+                              &judged->filter, &all, &n, err);
+    if (rc < 0)
+        return rc;
+    table->declared = all;
+    table->n = (uint32_t)n;
+    judged->values = calloc(judged->filter.n, sizeof(*judged->values));
+    judged->at = calloc(judged->filter.n, sizeof(*judged->at));
+    return judged->values != NULL && judged->at != NULL ? 0 : out_of_memory(table, err);
+}
+
+static int declare(struct stg_columnar *table, struct stg_err *err)
+{
+    const struct stg_step *step = table->iter.step;
+    size_t n = 0;
+    int rc = stg_columns_count(step, &n, err);
+    if (rc < 0)
+        return rc;
+    table->n = table->n_shown = (uint32_t)n;
+    table->declared =
+        stg_bump_alloc(&table->iter.dataset->bump, n * sizeof(*table->declared));
+    if (table->declared == NULL)
+        return out_of_memory(table, err);
+    rc = stg_columns_read(step, table->declared, err);
+    return rc == 0 && stg_filters_any(step) ? declare_filter(table, err) : rc;
 }
 
 int stg_columnar_create(size_t bytes, const struct stg_columnar_format *format,
@@ -588,20 +774,13 @@ int stg_columnar_create(size_t bytes, const struct stg_columnar_format *format,
         stg_iter_create(bytes, &columnar_impl, dataset, step, schema, input, err);
     if (table == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    size_t n = 0;
-    int rc = stg_columns_count(step, &n, err);
     table->format = format;
-    table->n = (uint32_t)n;
     table->identity = dataset->identity;
     table->identity.in_places = true;
     table->names.input = input;
     table->names.step = step;
     table->names.identity = &table->identity;
-    table->declared = stg_bump_alloc(&dataset->bump, n * sizeof(*table->declared));
-    if (rc == 0 && table->declared == NULL)
-        rc = out_of_memory(table, err);
-    if (rc == 0)
-        rc = stg_columns_read(step, table->declared, err);
+    int rc = declare(table, err);
     if (rc < 0) {
         columnar_destroy(&table->iter);
         return rc;

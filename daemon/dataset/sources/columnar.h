@@ -4,8 +4,8 @@
  * share. Opens files one after the other, counts their rows, and goes to any row. A
  * format reads the metadata of a file, and the columns. A block shows the memory that its
  * rows lie in. A row that cannot be had is an error item, so that the metadata has the
- * number of each; so is a file that cannot be read, in place of its rows. One thread at a
- * time.
+ * number of each; so is a file that cannot be read, in place of its rows. With a filter,
+ * rows that it drops are passed: sieve.h. One thread at a time.
  */
 #ifndef STG_DAEMON_DATASET_SOURCES_COLUMNAR_H
 #define STG_DAEMON_DATASET_SOURCES_COLUMNAR_H
@@ -13,6 +13,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/files/names.h"
 #include "daemon/dataset/sources/columns.h"
+#include "daemon/format/row_filter.h"
 
 struct stg_columnar;
 
@@ -33,7 +34,8 @@ struct stg_columnar_count {
 
 /* The row that comes next is table->row of table->file. */
 struct stg_columnar_format {
-    /* Reads the metadata of a file. An error of the storage sets *ret_storage. */
+    /* Reads the metadata of the file table->url. An error of the storage sets
+     * *ret_storage. */
     int (*open)(struct stg_columnar *table, struct stg_source *source,
                 struct stg_columnar_file *ret, bool *ret_storage, struct stg_err *err);
     void (*close)(void *metadata);
@@ -41,7 +43,8 @@ struct stg_columnar_format {
     uint64_t (*part_end)(const void *metadata, uint32_t part);
     /* Begins the rows of table->file. */
     void (*begin)(struct stg_columnar *table);
-    /* Makes the columns have the next row, and about `want` behind it. */
+    /* Makes the columns have the next row, and about `want` behind it: those that are
+     * yielded, or while table->is_judging those of the filter. */
     int (*go)(struct stg_columnar *table, uint64_t want, struct stg_err *err);
     /* Returns how many of the next `want` rows of column c are there, no error, and of
      * one shape. */
@@ -57,16 +60,37 @@ struct stg_columnar_format {
                  struct stg_tensor *tensor, struct stg_chunk **held, uint32_t *n_held);
     /* Where the next row lies in the file, about. */
     uint64_t (*offset)(const struct stg_columnar *table);
+    /* With a filter: how many rows, from the next one on, the metadata excludes. */
+    uint64_t (*pass)(const struct stg_columnar *table);
+    /* And the values of column c, of which the next row is number *ret_at. Returns how
+     * many of the next `want` rows they are of. */
+    uint64_t (*values)(const struct stg_columnar *table, uint32_t c, uint64_t want,
+                       struct stg_row_values *ret, uint64_t *ret_at);
     /* Frees what the format has, but for the table. */
     void (*finish)(struct stg_columnar *table);
+};
+
+#define STG_JUDGED_ROWS 8192
+
+/* Which rows of the open file a filter keeps: of n rows, from row `first` on. */
+struct stg_judged {
+    struct stg_row_filter filter;
+    uint64_t first, n;
+    struct stg_row_values *values; /* of each condition, as is at */
+    uint64_t *at;
+    uint8_t keep[STG_JUDGED_ROWS];
+    int64_t index[STG_JUDGED_ROWS];
 };
 
 /* The struct of a format begins with it. */
 struct stg_columnar {
     struct stg_iter iter;
     const struct stg_columnar_format *format;
-    struct stg_declared_column *declared; /* n */
-    uint32_t n;
+    /* n, of which the first n_shown are yielded, and the others are of the filter. */
+    struct stg_declared_column *declared;
+    uint32_t n, n_shown;
+    struct stg_judged *judged; /* NULL: no filter */
+    bool is_judging;
     struct stg_file_user identity; /* of the dataset */
     bool is_numbered; /* rows of all files have numbers: a file that cannot be read ends
                          the pass */
@@ -74,6 +98,7 @@ struct stg_columnar {
 
     struct stg_source *source; /* the open file, or NULL */
     struct stg_columnar_file file;
+    const char *url; /* of the file whose metadata is read */
     char *path;      /* its url */
     char shown[512]; /* of a url for texts, where it is not path itself */
     uint32_t index;  /* among the files of the dataset */
@@ -103,6 +128,17 @@ int stg_columnar_create(size_t bytes, const struct stg_columnar_format *format,
                         struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,
                         struct stg_columnar **ret, struct stg_err *err);
+
+/* With a filter: passes the rows up to the next one that it keeps, or up to an error.
+ * *ret: how many rows it has passed. Returns 1 at the end. Called before each block is
+ * pulled. */
+int stg_columnar_sift(struct stg_columnar *table, uint64_t *ret, struct stg_err *err);
+/* Returns how many rows of the block that was pulled last are kept. *ret: which. */
+int64_t stg_columnar_passing(struct stg_columnar *table, const struct stg_block *block,
+                             const int64_t **ret);
+
+/* Destroys a table alone, before it has an owner. */
+void stg_columnar_destroy(struct stg_columnar *table);
 
 /* Returns whether the pass goes on behind this error: that of a file costs that file. */
 bool stg_columnar_ignores(const struct stg_columnar *table, int code, bool is_storage);

@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "daemon/dataset/sources/columnar.h"
+#include "daemon/dataset/sources/filters.h"
+#include "daemon/dataset/sources/path_value.h"
+#include "daemon/dataset/sources/sieve.h"
 #include "daemon/format/parquet/cursor.h"
 
 #define NO_GROUP UINT32_MAX
@@ -17,6 +20,8 @@ struct parquet {
     struct stg_parquet_column *columns; /* table.n, as are wants and cursors */
     struct stg_parquet_want *wants;
     struct stg_parquet_cursor *cursors;
+    struct stg_path_value *folders; /* what those of the open file say of each column */
+    bool *is_judged;                /* the filter needs the column to judge the file */
     struct stg_parquet_reading reading;
     uint32_t group;    /* that the cursors are in, or NO_GROUP */
     uint64_t in_group; /* the row of it that they have reached */
@@ -32,13 +37,36 @@ static uint64_t bytes_of(const struct stg_parquet_file *file)
     return bytes;
 }
 
+/* Notes the columns whose values the folders of the file have. */
+static int look_at_folders(struct stg_columnar *table, struct stg_err *err)
+{
+    struct parquet *p = (struct parquet *)table;
+    int rc = 0;
+    for (uint32_t c = 0; rc == 0 && c < table->n; c++) {
+        struct stg_path_value folder;
+        int dtype = p->wants[c].dtype;
+        rc = stg_path_value_find(table->url, p->wants[c].name,
+                                 dtype != STAGER_DT_INVALID ? dtype : STAGER_STRING,
+                                 &folder, err);
+        p->wants[c].is_given = rc == 0 && folder.is_there;
+        if (rc == 0)
+            stg_path_value_finish(&folder);
+    }
+    return rc;
+}
+
 static int parquet_open(struct stg_columnar *table, struct stg_source *source,
                         struct stg_columnar_file *ret, bool *ret_storage,
                         struct stg_err *err)
 {
     const struct parquet *p = (const struct parquet *)table;
     struct stg_parquet_file *file;
-    int rc = stg_parquet_open(source, p->reading.quota, p->wants, table->n, &file,
+    const struct stg_row_filter *filter =
+        table->judged != NULL ? &table->judged->filter : NULL;
+    *ret_storage = false;
+    int rc = look_at_folders(table, err);
+    if (rc == 0)
+        rc = stg_parquet_open(source, p->reading.quota, p->wants, table->n, filter, &file,
                               ret_storage, err);
     if (rc == 0)
         *ret = (struct stg_columnar_file){.metadata = file,
@@ -58,11 +86,45 @@ static uint64_t parquet_part_end(const void *metadata, uint32_t part)
     return ((const struct stg_parquet_file *)metadata)->ends[part];
 }
 
+/* A column has the value of its folder as the default of a file that lacks it. The folder
+ * was found, and converts, when the file was opened; without memory it is null. */
+static void set_column(struct stg_columnar *table, uint32_t c)
+{
+    struct parquet *p = (struct parquet *)table;
+    const struct stg_declared_column *from = &table->declared[c];
+    const struct stg_parquet_file *file = table->file.metadata;
+    struct stg_parquet_column *to = &p->columns[c];
+    struct stg_path_value *folder = &p->folders[c];
+    bool is_natural = from->dtype == STAGER_DT_INVALID && file->leaves[c].is_there;
+    to->want.dtype = is_natural ? stg_parquet_leaf_dtype(&file->leaves[c]) : from->dtype;
+    to->want.may_lack = from->has_default && c < table->n_shown;
+    to->value = from->value;
+    to->text = from->text;
+    to->text_bytes = from->text_bytes;
+    stg_path_value_finish(folder);
+    if (c >= table->n_shown || file->leaves[c].is_there ||
+        stg_path_value_find(table->path, from->name, from->dtype, folder, NULL) < 0 ||
+        !folder->is_there || folder->is_null)
+        return;
+    to->want.may_lack = true;
+    to->value = folder->value;
+    to->text = from->dtype == STAGER_STRING ? folder->text : NULL;
+    to->text_bytes = from->dtype == STAGER_STRING ? folder->text_bytes : 0;
+}
+
 static void parquet_begin(struct stg_columnar *table)
 {
     struct parquet *p = (struct parquet *)table;
+    const struct stg_row_filter *filter =
+        table->judged != NULL ? &table->judged->filter : NULL;
     p->reading.source = table->source;
     p->group = NO_GROUP;
+    for (uint32_t c = 0; c < table->n; c++) {
+        set_column(table, c);
+        p->is_judged[c] = false;
+    }
+    for (uint32_t k = 0; filter != NULL && k < filter->n; k++)
+        p->is_judged[filter->conditions[k].column] |= filter->fixed[k] == STG_ROW_VARIES;
 }
 
 /* ---- rows ---- */
@@ -91,19 +153,34 @@ static bool is_in(const struct stg_parquet_file *file, uint32_t group, uint64_t 
     return group != NO_GROUP && row >= begin_of(file, group) && row < file->ends[group];
 }
 
+/* The filter may need nothing of a column of its own. */
+static bool is_read(const struct stg_columnar *table, uint32_t c)
+{
+    return c < table->n_shown || ((const struct parquet *)table)->is_judged[c];
+}
+
 /* A group of which rows will be read behind those of the one that was begun. */
 static void announce(const struct stg_columnar *table, uint32_t group)
 {
     const struct stg_storage *storage = table->source->storage;
     const struct stg_parquet_file *file = table->file.metadata;
+    while (file->excluded != NULL && group < file->n_groups && file->excluded[group])
+        group++;
     if (storage->will_need == NULL || group >= file->n_groups)
         return;
     for (uint32_t c = 0; c < table->n; c++) {
         const struct stg_parquet_range *range =
             &file->ranges[(uint64_t)group * table->n + c];
-        if (range->end > range->begin)
+        if (range->end > range->begin && is_read(table, c))
             storage->will_need(table->source, range->begin, range->end - range->begin);
     }
+}
+
+/* The filter is judged first: where it keeps nothing, only its columns are read. */
+static bool is_wanted(const struct stg_columnar *table, uint32_t c)
+{
+    return table->is_judging ? ((const struct parquet *)table)->is_judged[c]
+                             : c < table->n_shown;
 }
 
 /* Makes the pages of the next row those of the cursors. */
@@ -111,27 +188,59 @@ static int parquet_go(struct stg_columnar *table, uint64_t want, struct stg_err 
 {
     struct parquet *p = (struct parquet *)table;
     const struct stg_parquet_file *file = table->file.metadata;
+    uint32_t before = p->group;
     uint32_t group =
-        is_in(file, p->group, table->row) ? p->group : find_group(file, table->row);
+        is_in(file, before, table->row) ? before : find_group(file, table->row);
     uint64_t row = table->row - begin_of(file, group);
-    bool is_ahead = group == p->group && row >= p->in_group;
-    bool is_next = p->group == NO_GROUP || group == p->group + 1;
-    for (uint32_t c = 0; c < table->n && !is_ahead; c++)
-        stg_parquet_cursor_begin(&p->cursors[c], file, c, group);
+    bool is_ahead = group == before && row >= p->in_group;
+    bool is_next = before == NO_GROUP || group == before + 1 || table->judged != NULL;
+    for (uint32_t c = 0; c < table->n && !is_ahead; c++) {
+        if (is_read(table, c))
+            stg_parquet_cursor_begin(&p->cursors[c], file, c, group);
+    }
     p->group = group;
     p->in_group = row;
     p->reading.want = want;
     for (uint32_t c = 0; c < table->n; c++) {
         struct stg_err why = {0};
-        int rc = stg_parquet_cursor_go(&p->cursors[c], row, &why);
+        int rc =
+            is_wanted(table, c) ? stg_parquet_cursor_go(&p->cursors[c], row, &why) : 0;
         if (rc < 0 && !stg_columnar_ignores(table, rc, true))
             return stg_columnar_fail(table, rc, &why, err);
         if (rc < 0)
             stg_parquet_cursor_lose(&p->cursors[c], &why);
     }
-    if (is_next)
+    if (is_next && !is_ahead)
         announce(table, group + 1);
     return 0;
+}
+
+/* ---- the filter ---- */
+
+static uint64_t parquet_pass(const struct stg_columnar *table)
+{
+    const struct stg_parquet_file *file = table->file.metadata;
+    uint32_t group = find_group(file, table->row);
+    return file->excluded[group] ? file->ends[group] - table->row : 0;
+}
+
+static uint64_t parquet_values(const struct stg_columnar *table, uint32_t c,
+                               uint64_t want, struct stg_row_values *ret,
+                               uint64_t *ret_at)
+{
+    const struct parquet *p = (const struct parquet *)table;
+    const struct stg_parquet_cursor *cursor = &p->cursors[c];
+    const struct stg_parquet_values *values = stg_parquet_cursor_values(cursor);
+    uint64_t left = cursor->first + cursor->n - p->in_group;
+    *ret_at = p->in_group - cursor->first;
+    *ret = (struct stg_row_values){.dtype = p->columns[c].want.dtype,
+                                   .fixed = values->fixed,
+                                   .base = values->base,
+                                   .begin = values->begin,
+                                   .end = values->end,
+                                   .valid = values->valid,
+                                   .is_lost = cursor->lost.code != 0};
+    return want < left ? want : left;
 }
 
 static uint64_t parquet_alike(const struct stg_columnar *table, uint32_t c, uint64_t want)
@@ -140,11 +249,13 @@ static uint64_t parquet_alike(const struct stg_columnar *table, uint32_t c, uint
     const struct stg_parquet_cursor *cursor = &p->cursors[c];
     uint64_t at = p->in_group - cursor->first, left = cursor->n - at;
     uint64_t n = want < left ? want : left;
+    if (c >= table->n_shown && !p->is_judged[c])
+        return want;
     if (cursor->lost.code != 0)
         return 0;
     if (cursor->column->want.n_lists > 0)
         return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape, at, n);
-    if (cursor->values.valid == NULL)
+    if (cursor->values.valid == NULL || c >= table->n_shown)
         return n;
     const uint8_t *valid = cursor->values.valid + at;
     const uint8_t *null = memchr(valid, 0, n);
@@ -221,7 +332,11 @@ static void parquet_finish(struct stg_columnar *table)
     struct parquet *p = (struct parquet *)table;
     for (uint32_t c = 0; p->cursors != NULL && c < table->n; c++)
         stg_parquet_cursor_finish(&p->cursors[c]);
+    for (uint32_t c = 0; p->folders != NULL && c < table->n; c++)
+        stg_path_value_finish(&p->folders[c]);
     free(p->cursors);
+    free(p->folders);
+    free(p->is_judged);
     stg_parquet_reading_finish(&p->reading);
 }
 
@@ -235,7 +350,20 @@ static const struct stg_columnar_format format = {.open = parquet_open,
                                                   .view = parquet_view,
                                                   .show = parquet_show,
                                                   .offset = parquet_offset,
+                                                  .pass = parquet_pass,
+                                                  .values = parquet_values,
                                                   .finish = parquet_finish};
+
+/* The filter compares strings, not codes. */
+static bool is_compared(const struct stg_columnar *table, uint32_t c)
+{
+    const struct stg_judged *judged = table->judged;
+    for (uint32_t k = 0; judged != NULL && k < judged->filter.n; k++) {
+        if (judged->filter.conditions[k].column == c)
+            return true;
+    }
+    return false;
+}
 
 static void declare(struct parquet *p)
 {
@@ -248,11 +376,8 @@ static void declare(struct parquet *p)
                                                 .may_lack = from->has_default};
         p->columns[c] = (struct stg_parquet_column){
             .want = p->wants[c],
-            .value = from->value,
-            .text = from->text,
-            .text_bytes = from->text_bytes,
-            .takes_codes =
-                takes_codes && from->n_lists == 0 && from->dtype == STAGER_STRING};
+            .takes_codes = takes_codes && from->n_lists == 0 &&
+                           from->dtype == STAGER_STRING && !is_compared(&p->table, c)};
         memcpy(p->columns[c].shape, from->shape, sizeof(from->shape));
         p->cursors[c].reading = &p->reading;
         p->cursors[c].column = &p->columns[c];
@@ -273,15 +398,25 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
     p->columns = stg_bump_alloc(&dataset->bump, table->n * sizeof(*p->columns));
     p->wants = stg_bump_alloc(&dataset->bump, table->n * sizeof(*p->wants));
     p->cursors = calloc(table->n, sizeof(*p->cursors));
-    if (p->columns == NULL || p->wants == NULL || p->cursors == NULL)
+    p->folders = calloc(table->n, sizeof(*p->folders));
+    p->is_judged = calloc(table->n, sizeof(*p->is_judged));
+    if (p->columns == NULL || p->wants == NULL || p->cursors == NULL ||
+        p->folders == NULL || p->is_judged == NULL)
         return stg_columnar_lack(table, err);
     declare(p);
-    *ret = &table->iter;
-    return 0;
+    if (table->judged == NULL) {
+        *ret = &table->iter;
+        return 0;
+    }
+    rc = stg_sieve_create(table, ret, err);
+    if (rc < 0)
+        stg_columnar_destroy(table);
+    return rc;
 }
 
 const struct stg_transformation stg_parquet = {.name = "parquet",
                                                .infer = stg_columnar_infer,
                                                .create = parquet_create,
                                                .passes_codes = true,
-                                               .is_indexable = true};
+                                               .is_indexable = true,
+                                               .is_unindexed = stg_filters_any};

@@ -88,25 +88,12 @@ static int grow_index(struct filter *filter, int64_t n, struct stg_err *err)
     return 0;
 }
 
-/* Adds the records filter->index[0 .. n) of the block to the output. Adds a reference to
- * the block, without a copy, if all its records stay. */
+/* Adds the records filter->index[0 .. n) of the block to the output. */
 static int keep(struct filter *filter, struct stg_block *block, int64_t n,
                 struct stg_err *err)
 {
-    struct stg_quota *quota = filter->iter.dataset->quota;
-    const int64_t *index = filter->index;
-    struct stg_block *part;
-    if (n == 0)
-        return 0;
-    int rc = 0;
-    if (n == block->n_records)
-        part = stg_block_ref(block);
-    else if (index[n - 1] - index[0] == n - 1)
-        rc = stg_block_slice(quota, block, index[0], n, &part, err);
-    else
-        rc = stg_block_pick(quota, block, index, n, &part, err);
-    if (rc == 0)
-        rc = stg_pieces_add(&filter->passed, part, err);
+    int rc = stg_pieces_add_picked(&filter->passed, filter->iter.dataset->quota, block,
+                                   filter->index, n, err);
     return rc < 0 ? stg_step_prefix(filter->iter.step, rc, err) : 0;
 }
 

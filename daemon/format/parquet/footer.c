@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/format/parquet/schema.h"
+#include "daemon/format/parquet/statistics.h"
 #include "daemon/format/parquet/thrift.h"
 
 #define MAGIC_BYTES 4
@@ -21,7 +22,10 @@ struct footer {
     uint32_t n_wants;
     uint32_t *columns; /* the leaf of each; STG_PARQUET_NO_COLUMN */
     uint32_t n_leaves;
-    uint64_t data_end; /* where the footer begins */
+    uint64_t data_end;                   /* where the footer begins */
+    const struct stg_row_filter *filter; /* NULL: none */
+    uint8_t *may; /* of each condition: a row of the group that is read may fulfil it */
+    bool *is_ordered; /* of each wanted column: see stg_parquet_bounds */
 };
 
 static int damaged(struct stg_err *err, const char *what)
@@ -63,6 +67,7 @@ const char *stg_parquet_codec_name(int64_t number, bool *ret_known)
 struct chunk {
     int64_t type, codec, n_values, data, dictionary, bytes;
     bool has_metadata, is_encrypted, is_elsewhere;
+    struct stg_parquet_statistics statistics;
 };
 
 static void read_metadata(struct stg_thrift *thrift, struct chunk *chunk)
@@ -77,6 +82,10 @@ static void read_metadata(struct stg_thrift *thrift, struct chunk *chunk)
         case 7: chunk->bytes = stg_thrift_int(thrift, &field); break;
         case 9: chunk->data = stg_thrift_int(thrift, &field); break;
         case 11: chunk->dictionary = stg_thrift_int(thrift, &field); break;
+        case 12:
+            if (stg_thrift_struct(thrift, &field))
+                stg_parquet_statistics_read(thrift, &chunk->statistics);
+            break;
         default: stg_thrift_skip(thrift, &field);
         }
     }
@@ -85,7 +94,8 @@ static void read_metadata(struct stg_thrift *thrift, struct chunk *chunk)
 static void read_chunk(struct stg_thrift *thrift, struct chunk *chunk)
 {
     struct stg_thrift_field field = {0};
-    *chunk = (struct chunk){.type = -1, .codec = -1, .dictionary = -1};
+    *chunk = (struct chunk){
+        .type = -1, .codec = -1, .dictionary = -1, .statistics.n_nulls = -1};
     while (stg_thrift_next(thrift, &field)) {
         chunk->is_elsewhere |= field.id == 1;
         chunk->is_encrypted |= field.id == 8 || field.id == 9;
@@ -154,6 +164,28 @@ static int take_chunk(struct footer *footer, const struct chunk *chunk, uint32_t
     return 0;
 }
 
+static int dtype_of(const struct footer *footer, uint32_t c)
+{
+    int dtype = footer->wants[c].dtype;
+    return dtype != STAGER_DT_INVALID ? dtype
+                                      : stg_parquet_leaf_dtype(&footer->file->leaves[c]);
+}
+
+/* Notes which conditions a row of the column may fulfil. */
+static void look_at(struct footer *footer,
+                    const struct stg_parquet_statistics *statistics, uint32_t c,
+                    uint64_t n_rows)
+{
+    const struct stg_row_filter *filter = footer->filter;
+    struct stg_row_bounds bounds =
+        stg_parquet_bounds(&footer->file->leaves[c], dtype_of(footer, c), statistics,
+                           footer->is_ordered[c], n_rows);
+    for (uint32_t k = 0; k < filter->n; k++) {
+        if (filter->conditions[k].column == c)
+            footer->may[k] = stg_row_condition_may(&filter->conditions[k], &bounds);
+    }
+}
+
 /* Columns come in the order of the leaves of the schema. */
 static int read_chunks(struct footer *footer, struct stg_thrift thrift, uint64_t n,
                        uint32_t group, uint64_t n_rows, struct stg_err *err)
@@ -167,8 +199,11 @@ static int read_chunks(struct footer *footer, struct stg_thrift thrift, uint64_t
         if (thrift.is_bad)
             return damaged(err, "it ends inside a column");
         for (uint32_t c = 0; rc == 0 && c < footer->n_wants; c++) {
-            if (footer->columns[c] == i)
-                rc = take_chunk(footer, &chunk, c, group, n_rows, err);
+            if (footer->columns[c] != i)
+                continue;
+            rc = take_chunk(footer, &chunk, c, group, n_rows, err);
+            if (rc == 0 && footer->filter != NULL)
+                look_at(footer, &chunk.statistics, c, n_rows);
         }
     }
     return rc;
@@ -196,7 +231,12 @@ static int read_group(struct footer *footer, struct stg_thrift *thrift, uint32_t
         return damaged(err, "a row group is not valid");
     *n_rows += (uint64_t)n;
     footer->file->ends[group] = *n_rows;
-    return n > 0 ? read_chunks(footer, chunks, n_chunks, group, (uint64_t)n, err) : 0;
+    if (footer->filter != NULL)
+        memset(footer->may, 1, footer->filter->n);
+    int rc = n > 0 ? read_chunks(footer, chunks, n_chunks, group, (uint64_t)n, err) : 0;
+    if (rc == 0 && footer->filter != NULL)
+        footer->file->excluded[group] = !stg_row_filter_may(footer->filter, footer->may);
+    return rc;
 }
 
 /* ---- the file ---- */
@@ -219,6 +259,7 @@ static int find_parts(struct stg_thrift thrift, struct stg_parquet_metadata *ret
         case 2: read_list(&thrift, &field, &ret->schema, &ret->n_elements); break;
         case 3: ret->n_rows = stg_thrift_int(&thrift, &field); break;
         case 4: read_list(&thrift, &field, &ret->groups, &ret->n_groups); break;
+        case 7: read_list(&thrift, &field, &ret->orders, &ret->n_orders); break;
         default: stg_thrift_skip(&thrift, &field);
         }
     }
@@ -245,7 +286,7 @@ static int take_arrays(struct footer *footer, uint32_t n_groups, struct stg_err 
 {
     struct stg_parquet_file *file = footer->file;
     uint64_t n = footer->n_wants, bytes = sizeof(*file) + n * sizeof(*file->leaves);
-    bytes += n_groups * (sizeof(*file->ends) + n * sizeof(*file->ranges));
+    bytes += n_groups * (sizeof(*file->ends) + n * sizeof(*file->ranges) + 1);
     int rc = stg_quota_take(file->quota, bytes, "the footer of a file", err);
     if (rc < 0)
         return refuse_size(file->quota, bytes, rc, err);
@@ -256,10 +297,50 @@ static int take_arrays(struct footer *footer, uint32_t n_groups, struct stg_err 
     file->ends = calloc((uint64_t)n_groups + 1, sizeof(*file->ends));
     file->ranges = calloc(n_groups * n + 1, sizeof(*file->ranges));
     footer->columns = calloc(n + 1, sizeof(*footer->columns));
-    return file->leaves != NULL && file->ends != NULL && file->ranges != NULL &&
-                   footer->columns != NULL
+    if (file->leaves == NULL || file->ends == NULL || file->ranges == NULL ||
+        footer->columns == NULL)
+        return out_of_memory(err);
+    if (footer->filter == NULL)
+        return 0;
+    file->excluded = calloc((uint64_t)n_groups + 1, 1);
+    footer->is_ordered = calloc(n + 1, sizeof(*footer->is_ordered));
+    footer->may = calloc((uint64_t)footer->filter->n + 1, 1);
+    return file->excluded != NULL && footer->is_ordered != NULL && footer->may != NULL
                ? 0
                : out_of_memory(err);
+}
+
+/* ---- the filter ---- */
+
+/* An order by the type is field 1 of a union. Orders that cannot be read are none. */
+static void read_orders(struct footer *footer, struct stg_thrift thrift, uint64_t n)
+{
+    for (uint64_t i = 0; i < n && !thrift.is_bad; i++) {
+        struct stg_thrift_field field = {0};
+        bool is_typed = false;
+        while (stg_thrift_next(&thrift, &field)) {
+            is_typed |= field.id == 1;
+            stg_thrift_skip(&thrift, &field);
+        }
+        for (uint32_t c = 0; c < footer->n_wants; c++)
+            footer->is_ordered[c] |= footer->columns[c] == i && is_typed;
+    }
+}
+
+/* The filter can compare what the columns are in this file. */
+static int check_filter(const struct footer *footer, struct stg_err *err)
+{
+    const struct stg_row_filter *filter = footer->filter;
+    for (uint32_t k = 0; k < filter->n; k++) {
+        uint32_t c = filter->conditions[k].column;
+        if (!footer->file->leaves[c].is_there)
+            continue;
+        int rc =
+            stg_row_condition_check(&filter->conditions[k], dtype_of(footer, c), err);
+        if (rc < 0)
+            return stg_err_prefix(err, rc, "column %.256s", footer->wants[c].name);
+    }
+    return 0;
 }
 
 static int parse(struct footer *footer, struct stg_parquet_metadata *metadata,
@@ -271,6 +352,10 @@ static int parse(struct footer *footer, struct stg_parquet_metadata *metadata,
         rc = stg_parquet_schema_read(&metadata->schema, metadata->n_elements,
                                      footer->wants, footer->n_wants, footer->file->leaves,
                                      footer->columns, &footer->n_leaves, err);
+    if (rc == 0 && footer->filter != NULL) {
+        read_orders(footer, metadata->orders, metadata->n_orders);
+        rc = check_filter(footer, err);
+    }
     for (uint32_t i = 0; rc == 0 && i < metadata->n_groups; i++)
         rc = read_group(footer, &metadata->groups, i, &n_rows, err);
     if (rc == 0 && n_rows != (uint64_t)metadata->n_rows)
@@ -351,10 +436,10 @@ int stg_parquet_metadata_read(struct stg_source *source, uint64_t size,
 
 int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
                      const struct stg_parquet_want *wants, uint32_t n,
-                     struct stg_parquet_file **ret, bool *ret_storage,
-                     struct stg_err *err)
+                     const struct stg_row_filter *filter, struct stg_parquet_file **ret,
+                     bool *ret_storage, struct stg_err *err)
 {
-    struct footer footer = {.wants = wants, .n_wants = n};
+    struct footer footer = {.wants = wants, .n_wants = n, .filter = filter};
     struct stg_parquet_metadata metadata;
     struct stg_chunk *chunk = NULL;
     uint64_t size = 0, bytes = 0;
@@ -382,6 +467,8 @@ int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
 end:
     stg_chunk_unref(chunk);
     free(footer.columns);
+    free(footer.is_ordered);
+    free(footer.may);
     return rc;
 }
 
@@ -391,6 +478,7 @@ void stg_parquet_close(struct stg_parquet_file *file)
         return;
     free(file->leaves);
     free(file->ends);
+    free(file->excluded);
     free(file->ranges);
     stg_quota_give(file->quota, file->taken);
     free(file);

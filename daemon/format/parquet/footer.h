@@ -8,6 +8,7 @@
 #define STG_DAEMON_PARQUET_FOOTER_H
 
 #include "daemon/format/parquet/schema.h"
+#include "daemon/format/row_filter.h"
 #include "daemon/storage/chunk.h"
 #include "daemon/storage/codec/page_codec.h"
 #include "daemon/storage/storage.h"
@@ -24,25 +25,29 @@ struct stg_parquet_file {
     struct stg_parquet_leaf *leaves; /* one for each column */
     /* The number of rows up to the end of each group. */
     uint64_t *ends;
+    uint8_t *excluded; /* 1: no row of the group is kept; NULL: there is no filter */
     struct stg_parquet_range *ranges; /* of each group, n_columns */
     struct stg_quota *quota;          /* borrowed */
     uint64_t taken;                   /* of the quota */
 };
 
-/* Reads the footer of a file. A text names the column that cannot be read, not the file.
+/* Reads the footer of a file, and finds the row groups of which `filter` keeps no row;
+ * NULL: it keeps all. A text names the column that cannot be read, not the file.
  * DATA_LOSS: it is damaged, or no Parquet file; INVALID_ARGUMENT: it has no such column,
- * or one of another type; UNIMPLEMENTED: it is encrypted, nested, or has another codec;
- * RESOURCE_EXHAUSTED; any error of the storage, which sets *ret_storage. */
+ * one of another type, or one that the filter cannot compare; UNIMPLEMENTED: it is
+ * encrypted, nested, or has another codec; RESOURCE_EXHAUSTED; any error of the storage,
+ * which sets *ret_storage. */
 int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
                      const struct stg_parquet_want *wants, uint32_t n,
-                     struct stg_parquet_file **ret, bool *ret_storage,
-                     struct stg_err *err);
+                     const struct stg_row_filter *filter, struct stg_parquet_file **ret,
+                     bool *ret_storage, struct stg_err *err);
 void stg_parquet_close(struct stg_parquet_file *file); /* NULL is allowed */
 
 /* The parts of FileMetaData, wherever they stand. */
 struct stg_parquet_metadata {
-    struct stg_thrift schema, groups; /* lists of elements and of row groups */
-    uint64_t n_elements, n_groups;
+    struct stg_thrift schema, groups, orders; /* lists of elements and of row groups; of
+                                                 the orders of columns */
+    uint64_t n_elements, n_groups, n_orders;
     int64_t n_rows;
 };
 

@@ -10,8 +10,16 @@
 
 /* Numbers of the format's FieldRepetitionType, ConvertedType and LogicalType. */
 enum { REQUIRED = 0, OPTIONAL = 1, REPEATED = 2 };
+enum { CONVERTED_UTF8 = 0, CONVERTED_ENUM = 4, CONVERTED_JSON = 19, CONVERTED_BSON = 20 };
 enum { CONVERTED_MAP = 1, CONVERTED_MAP_KEY_VALUE = 2, CONVERTED_LIST = 3 };
 enum { CONVERTED_UINT_8 = 11, CONVERTED_INT_8 = 15, CONVERTED_INT_64 = 18 };
+enum {
+    LOGICAL_STRING = 1,
+    LOGICAL_ENUM = 4,
+    LOGICAL_JSON = 12,
+    LOGICAL_BSON = 13,
+    LOGICAL_UUID = 14
+};
 enum { CONVERTED_TIME_MILLIS = 7, CONVERTED_TIMESTAMP_MICROS = 10 };
 enum { LOGICAL_MAP = 2, LOGICAL_LIST = 3, LOGICAL_DECIMAL = 5, LOGICAL_TIME = 7 };
 enum { LOGICAL_TIMESTAMP = 8, LOGICAL_INTEGER = 10, LOGICAL_FLOAT16 = 15 };
@@ -166,6 +174,23 @@ static void set_integer(const struct element *element, struct stg_parquet_leaf *
         leaf->bits = (unsigned)bits;
 }
 
+/* Of other annotations, as DECIMAL and INTERVAL, the order is another one, or none. */
+static bool is_bytewise(const struct element *element)
+{
+    switch (element->logical) {
+    case LOGICAL_STRING:
+    case LOGICAL_ENUM:
+    case LOGICAL_JSON:
+    case LOGICAL_BSON:
+    case LOGICAL_UUID: return true;
+    case 0: break;
+    default: return false;
+    }
+    return element->converted == -1 || element->converted == CONVERTED_UTF8 ||
+           element->converted == CONVERTED_ENUM || element->converted == CONVERTED_JSON ||
+           element->converted == CONVERTED_BSON;
+}
+
 static void set_leaf(const struct element *element, const struct levels *levels,
                      struct stg_parquet_leaf *leaf)
 {
@@ -174,6 +199,7 @@ static void set_leaf(const struct element *element, const struct levels *levels,
                                       .max_level = levels->max_level,
                                       .n_lists = levels->n_lists};
     memcpy(leaf->list_levels, levels->list_levels, sizeof(leaf->list_levels));
+    leaf->is_bytewise = is_bytewise(element);
     switch (leaf->type) {
     case STG_PARQUET_INT32:
     case STG_PARQUET_INT64: set_integer(element, leaf); break;
@@ -224,8 +250,7 @@ static bool fits(const struct stg_parquet_leaf *leaf, int dtype)
     }
 }
 
-/* Returns the narrowest dtype that fits. */
-static int narrowest(const struct stg_parquet_leaf *leaf)
+int stg_parquet_leaf_dtype(const struct stg_parquet_leaf *leaf)
 {
     static const int dtypes[] = {STAGER_INT8,    STAGER_UINT8,   STAGER_INT16,
                                  STAGER_UINT16,  STAGER_INT32,   STAGER_UINT32,
@@ -284,8 +309,9 @@ static bool is_path(const struct path *path, const char *name)
 
 static bool is_named(const struct schema *schema, uint32_t c)
 {
-    return is_path(&schema->path, schema->wants[c].name) ||
-           is_path(&schema->short_path, schema->wants[c].name);
+    const struct stg_parquet_want *want = &schema->wants[c];
+    return !want->is_given && (is_path(&schema->path, want->name) ||
+                               is_path(&schema->short_path, want->name));
 }
 
 static struct levels levels_of(const struct group *outer, const struct element *element)
@@ -333,11 +359,11 @@ static int take_leaf(struct schema *schema, const struct element *element,
     set_leaf(element, levels, leaf);
     schema->columns[c] = schema->n_leaves;
     int rc = check_lists(want, leaf, err);
-    if (rc < 0 || fits(leaf, want->dtype))
+    if (rc < 0 || want->dtype == STAGER_DT_INVALID || fits(leaf, want->dtype))
         return rc;
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "column %.256s: it is %s in the file, and the step declares %s",
-                   want->name, stg_dtype_name(narrowest(leaf)),
+                   want->name, stg_dtype_name(stg_parquet_leaf_dtype(leaf)),
                    stg_dtype_name(want->dtype));
 }
 
@@ -422,7 +448,7 @@ static void describe_leaf(struct schema *schema, const struct element *element,
     column->type = type_text(element, to);
     column->logical = logical_text(element, to);
     column->nullable = leaf.max_level > leaf.n_lists;
-    column->dtype = narrowest(&leaf);
+    column->dtype = stg_parquet_leaf_dtype(&leaf);
     if (is_long || check_lists(&want, &leaf, &why) < 0)
         stg_describing_refuse(to, column, &why);
     while (column->ndim < (int)want.n_lists)
@@ -522,7 +548,7 @@ static int check_found(const struct schema *schema, struct stg_err *err)
                            "as %.256s/%s",
                            name, leaf->is_map ? "map" : "struct", name,
                            leaf->is_map ? "key" : "NAME");
-        if (!leaf->is_there && !schema->wants[c].may_lack)
+        if (!leaf->is_there && !schema->wants[c].may_lack && !schema->wants[c].is_given)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "column %.256s: the file has no such column, and the step has "
                            "no default for it",

@@ -29,9 +29,10 @@ enum stg_parquet_type {
 struct stg_parquet_want {
     const char *name; /* its path, with '/' between names; those of the groups that make
                          a list or a map may be left out */
-    int dtype;
+    int dtype;        /* STAGER_DT_INVALID: that of the file */
     unsigned n_lists; /* a value lies in so many lists, one in another */
     bool may_lack;    /* a file need not have it, and a value may be null */
+    bool is_given;    /* its values are known: what a file has is not looked at */
 };
 
 /* What it is in this file. */
@@ -48,7 +49,11 @@ struct stg_parquet_leaf {
     bool is_unsigned;      /* integers */
     unsigned bits;         /* of an integer: 8 to 64 */
     bool is_float16;
+    bool is_bytewise; /* strings whose order is that of their bytes */
 };
+
+/* Returns the dtype that holds the values of a column, and no more. */
+int stg_parquet_leaf_dtype(const struct stg_parquet_leaf *leaf);
 
 /* Reads n_elements of the schema. Sets leaves[c] of each wanted column, columns[c] to the
  * number of its leaf, or STG_PARQUET_NO_COLUMN, and *ret to the number of all leaves. */

@@ -269,6 +269,19 @@ const struct stg_step_row stg_step_rows[] = {
                                    "- shuffle: {global: true, seed: 3, buffer_size: 20}"),
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_tables},
+    {.step = "parquet",
+     .pipeline = READER("parquet", "parquet: {columns: {id: int64, name: string}, "
+                                   "defaults: {name: none}, filters: [[[flag, =, "
+                                   "false], [id, <, 500]], [[price, \">\", 2]]]}\n"
+                                   "- repeat: {count: 2}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_tables},
+    {.step = "parquet",
+     .pipeline = READER("parquet", "interleave: {cycle_length: 3, num_parallel_calls: 0, "
+                                   "reader: {parquet: {columns: {id: int64, name: "
+                                   "string}, filters: [[id, <, 500]]}}}\n"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_tables},
     {.step = "arrow",
      .pipeline = READER("arrow", "arrow: {columns: {id: int64, name: string, price: "
                                  "float32}, defaults: {name: none, price: 1}}"),

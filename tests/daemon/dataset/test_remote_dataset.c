@@ -168,7 +168,8 @@ static void check_format(const char *format, const char *options, const char *co
     const char *path = make_file(format, options);
     char step[1024];
     uint64_t n_before, bytes_before;
-    snprintf(step, sizeof(step), "%s: {columns: {%s}}", format, columns);
+    const char *end = strchr(columns, '}') == NULL ? "}" : "";
+    snprintf(step, sizeof(step), "%s: {columns: {%s%s}", format, columns, end);
     char *want = render(step, path);
     n_before = count_requests(&bytes_before);
     char *got = render(step, stg_test_server_url("/file%s%s", path, query));
@@ -223,6 +224,20 @@ static void small_columns_that_are_close_together_are_one_request(void)
     check_columns("--columns 5 --groups 8 --rows 1000",
                   "c0: int64, c1: int64, c3: int64, c4: int64", "", &n, &bytes);
     CHECK_INT(n, 2 + 8);
+    stg_test_server_stop();
+}
+
+/* Of four row groups the statistics of c0 exclude three. */
+static void row_groups_that_a_filter_excludes_are_not_fetched(void)
+{
+    uint64_t n, bytes, chunk = 40000 * 8;
+    start();
+    check_columns("--columns 6 --groups 4 --rows 40000 --statistics",
+                  "c1: int64, c4: int64}, filters: [[c0, \">=\", 80000000], [c0, <, "
+                  "120000000]]",
+                  "", &n, &bytes);
+    CHECK(bytes > 3 * chunk && bytes < 3 * chunk + 80000);
+    CHECK_INT(n, 2 + 3 * 2);
     stg_test_server_stop();
 }
 
@@ -374,6 +389,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(only_the_columns_that_are_wanted_come_from_another_machine, 60),
     TEST_SLOW(a_footer_is_fetched_once, 60),
     TEST_SLOW(small_columns_that_are_close_together_are_one_request, 60),
+    TEST_SLOW(row_groups_that_a_filter_excludes_are_not_fetched, 60),
     TEST_SLOW(columns_survive_connections_that_break, 60),
     TEST_SLOW(more_columns_than_there_is_memory_ahead_for_are_read_still, 60),
     TEST_SLOW(only_the_columns_of_an_arrow_file_that_are_wanted_come, 60),

@@ -190,6 +190,35 @@ array("parquet_empty", saved({"id": pa.array([], pa.int64())}))
 PARTS = [None if i // 1000 % 5 == 4 else ("zero", "one", "two")[i // 7 % 3] for i in range(100000)]
 array("parquet_parts", saved({"word": PARTS}, compression="zstd", max_rows_per_page=1 << 20))
 
+# Filters, over files whose statistics and page indexes exclude parts of them: each row that pyarrow's filter keeps of the table.
+FILTERED = {"row": list(range(N)), "price": [None if i % 5 == 1 else float("nan") if i % 11 == 4 else i / 4 - 2 for i in range(N)],
+            "name": [None if i % 7 == 3 else f"name-{i // 4}" for i in range(N)], "flag": FLAGS}
+FILTERS = [
+    ([[("row", ">=", 7), ("row", "<", 19), ("name", "!=", "name-3")]],
+     "[[row, \">=\", 7], [row, <, 19], [name, \"!=\", name-3]]"),
+    ([[("price", "<=", -1.0)], [("price", "!=", 0.5), ("row", ">", 14.5)]],
+     "[[[price, <=, -1]], [[price, \"!=\", 0.5], [row, \">\", 14.5]]]"),
+    ([[("name", "in", ["name-1", "name-4"])], [("flag", "=", True), ("row", "<", 4)]],
+     "[[[name, in, [name-1, name-4]]], [[flag, =, true], [row, <, 4]]]")]
+
+
+def filtered(number, **options):
+    """The column of the filter that comes last is not among those that are yielded."""
+    condition, text = FILTERS[number]
+    table = pa.table(FILTERED)
+    kept = table.filter(pq.filters_to_expression(condition)).to_pydict()
+    data = saved(FILTERED, write_statistics=True, **options)
+    name = f"filtered_{number}" + ("_pages" if options.get("write_page_index") else "")
+    array(f"parquet_{name}", data)
+    rows = "".join(f"{row} {text_of(word, 'none')}\\n" for row, word in zip(kept["row"], kept["name"]))
+    FILES.append((name, f"columns: {{row: int64, name: string}}, defaults: {{name: none}}, filters: {text}".replace('"', '\\"'), rows))
+
+
+for filter_number in range(len(FILTERS)):
+    filtered(filter_number, row_group_size=5, compression="none" if filter_number == 1 else "snappy")
+    filtered(filter_number, write_page_index=True, data_page_size=20, write_batch_size=3, use_dictionary=filter_number == 2,
+             row_group_size=15, data_page_version="2.0" if filter_number == 0 else "1.0", compression="none")
+
 print("static const struct {\n    const char *name;\n    const unsigned char *data;\n    size_t bytes;\n"
       "    const char *options, *rows;\n} parquet_files[] = {")
 for file, text, rows in FILES:

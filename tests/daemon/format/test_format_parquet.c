@@ -103,6 +103,14 @@ static char *first_words(const char *rows)
     return text;
 }
 
+static uint64_t count_lines(const char *text)
+{
+    uint64_t n = 0;
+    for (; *text != '\0'; text++)
+        n += *text == '\n';
+    return n;
+}
+
 static void a_pass_continues_at_each_row(void)
 {
     for (size_t i = 0; i < N_FILES; i++) {
@@ -110,7 +118,7 @@ static void a_pass_continues_at_each_row(void)
             continue;
         stg_test_file("a.parquet", parquet_files[i].data, parquet_files[i].bytes);
         char *want = first_words(parquet_files[i].rows);
-        for (uint64_t n = 0; n <= 23; n++) {
+        for (uint64_t n = 0; n <= count_lines(want); n++) {
             struct stg_dataset_env env = stg_test_env();
             struct stg_pipeline_spec *spec;
             struct stg_dataset *dataset =
@@ -152,6 +160,8 @@ static void a_global_shuffle_has_each_row_of_each_file_once(void)
     struct stg_dataset_env env = stg_test_env();
     char twice[16384];
     for (size_t i = 0; i < N_FILES; i++) {
+        if (strstr(parquet_files[i].options, "filters") != NULL)
+            continue;
         stg_test_file("a.parquet", parquet_files[i].data, parquet_files[i].bytes);
         stg_test_file("b.parquet", parquet_files[i].data, parquet_files[i].bytes);
         snprintf(twice, sizeof(twice), "%s%s", parquet_files[i].rows,
@@ -384,6 +394,170 @@ static void options_that_cannot_be_right_are_refused(void)
         CHECK_CONTAINS(stg_test_refused(pipeline(rows[i][0], "")), rows[i][1]);
 }
 
+/* ---- filters ---- */
+
+static void filters_that_cannot_be_right_are_refused(void)
+{
+    static const char *const rows[][2] = {
+        {"[]", "a list of a column, an op and a value"},
+        {"price", "a list of a column, an op and a value"},
+        {"[[row]]", "a list of a column, an op and a value"},
+        {"[[row, <, 1, 2]]", "a list of a column, an op and a value"},
+        {"[[row, in, [[1]]]]", "a list of a column, an op and a value"},
+        {"[[[row, <, 1]], [row, <, 1]]", "a list of a column, an op and a value"},
+        {"[[3, <, 1]]", "a condition is a column, an op and a value"},
+        {"[[row, like, a]]", "the condition on row: unknown op \"like\""},
+        {"[[row, <]]", "its op takes one value"},
+        {"[[row, is null, 1]]", "its op takes no value"},
+        {"[[row, =, [1, 2]]]", "its op takes one value"},
+        {"[[row, =, null]]", "nothing is equal to null; use the op is null"},
+        {"[[row, in, [1, a]]]", "its values must all be numbers, or strings"},
+        {"[[row, =, a]]", "filters compares it with strings, and it is int64"},
+        {"[[name, <, 3]]", "filters compares it with numbers, and it is string"},
+        {"[[ids, <, 3]]", "filters: ids is a column of lists"}};
+    char options[512];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        snprintf(options, sizeof(options),
+                 "columns: {row: int64, name: string, ids: int64}, shapes: {ids: "
+                 "[null]}, filters: %s",
+                 rows[i][0]);
+        CHECK_CONTAINS(stg_test_refused(pipeline(options, "")), rows[i][1]);
+    }
+    CHECK_CONTAINS(stg_test_refused(pipeline("columns: {row: int64}, filters: [[row, <, "
+                                             "3]]",
+                                             "- shuffle: {global: true}\n")),
+                   "the rows that filters of parquet (line 3) keeps have none");
+}
+
+static void a_filter_that_a_file_does_not_fit_costs_the_file(void)
+{
+    stg_test_file("a.parquet", parquet_filtered_0, sizeof(parquet_filtered_0));
+    CHECK_CONTAINS(error_of("columns: {row: int64}, filters: [[price, =, a]]"),
+                   "a.parquet: column price: filters compares it with strings, and it is "
+                   "float64");
+    CHECK_CONTAINS(error_of("columns: {row: int64}, filters: [[cost, =, 1]]"),
+                   "a.parquet: column cost: the file has no such column");
+}
+
+/* A null of a row that is dropped is no error; one of a row that is kept is. */
+static void a_row_that_is_dropped_is_no_error(void)
+{
+    stg_test_file("a.parquet", parquet_filtered_0, sizeof(parquet_filtered_0));
+    check_rows("columns: {row: int64, name: string}, filters: [[row, in, [2, 3, 4]]]", "",
+               "2 name-0\n!INVALID_ARGUMENT\n4 name-1\n", "kept");
+    check_rows("columns: {row: int64, name: string}, filters: [[row, in, [2, 4]]]", "",
+               "2 name-0\n4 name-1\n", "dropped");
+    check_rows("columns: {row: int64, name: string}, defaults: {name: none}, filters: "
+               "[[name, is null]]",
+               "", "3 none\n10 none\n17 none\n", "a default is no value");
+}
+
+/* ---- folders ---- */
+
+static void make_folder(const char *name, const void *data, size_t bytes)
+{
+    char path[4200], command[4400];
+    snprintf(path, sizeof(path), "%s", stg_test_path(name));
+    snprintf(command, sizeof(command), "mkdir -p '%s'", path);
+    CHECK_INT(system(command), 0);
+    snprintf(path, sizeof(path), "%s/a.parquet", name);
+    stg_test_file(path, data, bytes);
+}
+
+static const char *partitioned(const char *options)
+{
+    static char text[1024];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"$DIR/*/*/*.parquet\", shuffle: false}\n"
+             "- parquet: {columns: {id: int64, site: string, day: int32}%s}\n"
+             "- filter: {graph: {first: {op: equal, input: [id, m]}, m: {op: constant, "
+             "value: -300, dtype: int64}}, predicate: first}\n",
+             options);
+    return text;
+}
+
+static void check_partitioned(const char *options, const char *want)
+{
+    struct stg_dataset_env env = stg_test_env();
+    char *got = stg_test_render_text(partitioned(options), &env, 0);
+    if (strcmp(got, want) != 0)
+        FAIL("%s: got\n%s, not\n%s", options, got, want);
+    free(got);
+}
+
+static void folders_are_columns(void)
+{
+    static const char *const folders[] = {"site=a%2Fb%25/day=3", "site=c/day=-4",
+                                          "site=__HIVE_DEFAULT_PARTITION__/day=5"};
+    for (size_t i = 0; i < 3; i++)
+        make_folder(folders[i], parquet_plain, sizeof(parquet_plain));
+    check_partitioned(", defaults: {site: none}",
+                      "-300 none 5\n-300 a/b% 3\n-300 c -4\n");
+    check_partitioned(", filters: [[site, is not null], [day, <, 3]]", "-300 c -4\n");
+    check_partitioned(", defaults: {site: none}, filters: [[site, is null]]",
+                      "-300 none 5\n");
+    check_partitioned(", filters: [[site, =, a/b%]]", "-300 a/b% 3\n");
+    make_folder("site=d/day=x", parquet_plain, sizeof(parquet_plain));
+    check_partitioned(", filters: [[day, <, 0]]", "-300 c -4\n!INVALID_ARGUMENT\n");
+}
+
+/* The folder of a file that is excluded has no file that could be read. */
+static void excluded_files_are_not_opened(void)
+{
+    make_folder("site=a/day=1", "no file", 7);
+    make_folder("site=b/day=2", parquet_plain, sizeof(parquet_plain));
+    check_partitioned(", filters: [[site, =, b]]", "-300 b 2\n");
+    check_partitioned(", filters: [[[site, =, b], [id, <, 0]], [[day, in, [2]]]]",
+                      "-300 b 2\n");
+}
+
+static void touch(const char *folder, const char *file)
+{
+    char command[4600];
+    snprintf(command, sizeof(command), "mkdir -p '%s/%s' && : > '%s/%s/%s'",
+             stg_test_dir(), folder, stg_test_dir(), folder, file);
+    CHECK_INT(system(command), 0);
+}
+
+/* Opens the files of a pattern below the folder of the test. Returns why it cannot. */
+static const char *refusal_of(const char *files)
+{
+    static struct stg_err err;
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_dataset *dataset = NULL;
+    char text[1024];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {%s}\n- parquet: {columns: {id: int64}}\n", files);
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    err = (struct stg_err){0};
+    stg_dataset_create(spec, &env, &dataset, &err);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    return err.text;
+}
+
+static void tables_of_delta_and_iceberg_are_refused(void)
+{
+    char list[4300];
+    make_folder("delta/day=1", parquet_plain, sizeof(parquet_plain));
+    make_folder("iceberg/data/day=1", parquet_plain, sizeof(parquet_plain));
+    CHECK_STR(refusal_of("pattern: \"$DIR/*/day=1/*.parquet\""), "");
+    touch("delta/_delta_log", "00000000000000000000.txt");
+    touch("iceberg/metadata", "readme.json");
+    CHECK_STR(refusal_of("pattern: \"$DIR/*/day=1/*.parquet\""), "");
+    CHECK_STR(refusal_of("pattern: \"$DIR/iceberg/*/day=1/*.parquet\""), "");
+    touch("delta/_delta_log", "00000000000000000000.json");
+    touch("iceberg/metadata", "v1.metadata.json");
+    CHECK_CONTAINS(refusal_of("pattern: \"$DIR/*/day=1/*.parquet\""),
+                   "/delta is a folder of a Delta table");
+    CHECK_CONTAINS(refusal_of("pattern: \"$DIR/iceberg/*/*/*.parquet\""),
+                   "/iceberg/data is a folder of an Iceberg table");
+    CHECK_STR(refusal_of("pattern: $DIR/delta/day=1/a.parquet"), "");
+    snprintf(list, sizeof(list), "%s/delta/day=1/a.parquet\n", stg_test_dir());
+    stg_test_file("list", list, strlen(list));
+    CHECK_STR(refusal_of("listing: $DIR/list"), "");
+}
+
 /* ---- what is read ---- */
 
 static void only_the_columns_that_are_named_are_read(void)
@@ -504,6 +678,12 @@ static const struct stg_test tests[] = {
     TEST(a_page_that_does_not_fit_the_memory_is_an_error_with_advice),
     TEST(a_null_without_a_default_names_its_row),
     TEST(options_that_cannot_be_right_are_refused),
+    TEST(filters_that_cannot_be_right_are_refused),
+    TEST(a_filter_that_a_file_does_not_fit_costs_the_file),
+    TEST(a_row_that_is_dropped_is_no_error),
+    TEST(folders_are_columns),
+    TEST(excluded_files_are_not_opened),
+    TEST(tables_of_delta_and_iceberg_are_refused),
     TEST(only_the_columns_that_are_named_are_read),
     TEST_SLOW(a_file_that_is_truncated_anywhere_is_one_error, 120),
     TEST_SLOW(a_file_that_is_damaged_anywhere_costs_rows_and_no_more, 240),
