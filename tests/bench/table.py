@@ -64,6 +64,9 @@ GOALS = [
      "batches of 4096, over memcpy, bytes per second of CPU"),
     ("bench_parquet", "snappy_ratio", 0.9, "the same, compressed by snappy, over libsnappy in a plain loop"),
     ("bench_parquet", "zstd_ratio", 0.9, "the same, compressed by zstd, over libzstd in a plain loop"),
+    ("bench_parquet", "lists_ratio", 0.5,
+     "four columns of lists of int64 of a Parquet file, of 0 to 15 elements, uncompressed, to ragged batches of 4096, over "
+     "memcpy"),
     ("parquet_pyarrow", "cpu_ratio", 5,
      "Criteo-like Parquet, snappy and dictionaries, to tensors with 26 hashed columns in a trainer's hands, over pyarrow "
      "with NumPy and farmhash at their best, rows per second of CPU"),
