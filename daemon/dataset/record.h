@@ -17,13 +17,23 @@ struct stg_record {
     uint32_t words; /* of 8 bytes */
 };
 
+/* The dictionaries of the components of a block; NULL: not coded. */
+struct stg_record_set {
+    uint64_t n; /* records that are out */
+    const struct stg_strings *dictionaries[];
+};
+
 struct stg_record_store {
     struct stg_slabs slabs;
     const struct stg_schema *schema;
-    bool boxed;       /* a record is a struct stg_block with n_records 1 */
-    bool has_strings; /* else all are numbers */
-    uint64_t n;       /* records that are out */
-    uint64_t n_bytes; /* of them, without what the slabs lose */
+    bool boxed;                   /* a record is a struct stg_block with n_records 1 */
+    bool has_strings;             /* else all are numbers */
+    struct stg_record_set **sets; /* of coded records; some are NULL */
+    uint32_t n_sets;
+    const struct stg_strings **common; /* of the records that are emitted; one a
+                                          component, NULL without sets */
+    uint64_t n;                        /* records that are out */
+    uint64_t n_bytes;                  /* of them, without what the slabs lose */
 };
 
 void stg_record_store_init(struct stg_record_store *store, struct stg_quota *quota,

@@ -1025,4 +1025,5 @@ static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *st
 const struct stg_transformation stg_shuffle = {.name = "shuffle",
                                                .infer = shuffle_infer,
                                                .create = shuffle_create,
+                                               .passes_codes = true,
                                                .needs_index = stg_global_shuffle_is};

@@ -32,5 +32,6 @@ static int create(struct stg_dataset *dataset, const struct stg_step *step,
 const struct stg_transformation stg_shuffle_and_repeat = {.name = "shuffle_and_repeat",
                                                           .infer = infer,
                                                           .create = create,
+                                                          .passes_codes = true,
                                                           .needs_index =
                                                               stg_global_shuffle_is};

@@ -184,7 +184,10 @@ static const struct {
 } rows[] = {
     {"- batch: {batch_size: 7}\n", true},
     {"- repeat: {count: 2}\n- batch: {batch_size: 64}\n", true},
-    {"- shuffle: {buffer_size: 40, seed: 3}\n- batch: {batch_size: 16}\n", false},
+    {"- shuffle: {buffer_size: 40, seed: 3}\n- batch: {batch_size: 16}\n", true},
+    {"- shuffle: {buffer_size: 150, seed: 4}\n- batch: {batch_size: 50}\n", true},
+    {"- shuffle: {global: true, seed: 5}\n- batch: {batch_size: 5}\n", true},
+    {"- batch: {batch_size: 4}\n- shuffle: {buffer_size: 9, seed: 2}\n", true},
     {"- shard: {num_shards: 3, index: 1}\n- skip: {count: 2}\n- take: {count: 200}\n"
      "- batch: {batch_size: 9}\n",
      true},
