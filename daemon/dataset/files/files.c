@@ -178,8 +178,9 @@ static int listing_add(void *owner, const char *path, struct stg_err *err)
 static int found_one(void *owner, const char *path, struct stg_err *err)
 {
     (void)path;
+    (void)err;
     *(bool *)owner = true;
-    return stg_err(err, -STAGER_CANCELLED, "one is enough");
+    return -STAGER_CANCELLED; /* one is enough */
 }
 
 /* Returns whether a pattern finds a file in the first bytes of a path. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/sources/path_value.h"
+#include "daemon/dataset/files/path_value.h"
 
 #define FILTERS "filters/" /* CONJUNCTION/CONDITION: a column, an op, values */
 #define MAX_CONDITIONS 1024

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/files/path_value.h"
 #include "daemon/dataset/sources/columnar.h"
 #include "daemon/dataset/sources/filters.h"
-#include "daemon/dataset/sources/path_value.h"
 #include "daemon/dataset/sources/sieve.h"
 #include "daemon/format/parquet/cursor.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/dataset/sources/path_value.h"
+#include "daemon/dataset/files/path_value.h"
 
 #include <stdlib.h>
 #include <string.h>

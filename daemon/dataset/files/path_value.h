@@ -3,8 +3,8 @@
  * Folders of a path that are values of columns, as Hive writes them: site=a/day=3. Pure
  * functions; any thread.
  */
-#ifndef STG_DAEMON_DATASET_SOURCES_PATH_VALUE_H
-#define STG_DAEMON_DATASET_SOURCES_PATH_VALUE_H
+#ifndef STG_DAEMON_DATASET_FILES_PATH_VALUE_H
+#define STG_DAEMON_DATASET_FILES_PATH_VALUE_H
 
 #include "core/bump.h"
 #include "core/err.h"
