@@ -199,6 +199,9 @@ struct stager_options {
      * batch boundary, in place of ABORTED. Excludes STAGER_NEVER. See "When a pipeline is
      * replaced" in docs/delivery.md */
     uint32_t follow;
+    /* The job that this consumer is a part of, at most 63 bytes: a label in metrics, such
+     * as the name of an experiment. NULL: none */
+    const char *job;
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three

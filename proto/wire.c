@@ -205,6 +205,7 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->resume = (char *)from->resume;
     open->never_reconnects = open->has_never_reconnects = from->never_reconnects;
     open->follow = open->has_follow = from->follow;
+    open->job = (char *)from->job;
     if (from->follow)
         STG_PUT(open, generation, from->generation);
     if (from->rejoin.member != 0)
@@ -486,6 +487,7 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->resume = from->resume;
     ret->never_reconnects = from->never_reconnects != 0;
     ret->follow = from->follow != 0;
+    ret->job = from->job;
     ret->generation = from->generation;
     reconnect_take(from->reconnect, &ret->rejoin);
     ret->rank = from->rank;

@@ -216,6 +216,7 @@ void stg_attach_request(const struct stager_stream *stream, const char *name,
         .approximate = stream->is_approximate,
         .never_reconnects = options->daemon_reconnect_millis == STAGER_NEVER,
         .follow = options->follow != 0,
+        .job = options->job,
         .rank = options->rank,
         .world_size = options->world_size,
     };

@@ -14,6 +14,7 @@
 #include "client/stream/progress.h"
 #include "client/transport/sized.h"
 
+#define MAX_JOB_BYTES 63
 #define MAX_THREADS 64u /* of stager_run */
 
 /* A run may end during an open, because another client loads a state. */
@@ -56,6 +57,10 @@ static int check_options(const char *name, const struct stager_options *options,
                        "inter_op_threads_num is %u and intra_op_threads_num is %u; the "
                        "maximum of each is %u",
                        inter_op, intra_op, MAX_THREADS);
+    if (options->job != NULL && strlen(options->job) > MAX_JOB_BYTES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "job has %zu bytes; the maximum is %d", strlen(options->job),
+                       MAX_JOB_BYTES);
     if (options->follow != 0 && options->daemon_reconnect_millis == STAGER_NEVER)
         return stg_err(
             err, -STAGER_INVALID_ARGUMENT,

@@ -51,6 +51,7 @@ static bool keep_options(struct stg_reconnect *reconnect, const char *name,
     copy->client_id = keep_text(bump, options->client_id, &ok);
     copy->runtime_dir = copy->state = NULL;
     copy->device = keep_text(bump, options->device, &ok);
+    copy->job = keep_text(bump, options->job, &ok);
     copy->fields = keep_names(bump, options->fields, options->n_fields, &ok);
     copy->fetches = keep_names(bump, options->fetches, options->n_fetches, &ok);
     return ok;

@@ -110,13 +110,13 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op, rank,
         world_size, reconnect_millis;
     int private_run, manual_ack, writable, follow;
-    const char *state, *resume;
+    const char *state, *resume, *job;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIp", &name, &runtime_dir, &client_id,
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIpz", &name, &runtime_dir, &client_id,
                           &max_in_flight, &private_run, &manual_ack, &batch_size,
                           &writable, &gpu, &gpu_capacity, &fields, &fetches, &inter_op,
                           &intra_op, &state, &resume, &rank, &world_size,
-                          &reconnect_millis, &follow))
+                          &reconnect_millis, &follow, &job))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
@@ -137,7 +137,8 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .daemon_reconnect_millis = reconnect_millis != 0
                                                                     ? reconnect_millis
                                                                     : STAGER_NEVER,
-                                     .follow = follow != 0};
+                                     .follow = follow != 0,
+                                     .job = job};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;

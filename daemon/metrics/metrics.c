@@ -276,12 +276,16 @@ static void put_reads(struct stg_metrics_text *text)
 static void put_info(const struct rows *rows, struct stg_metrics_text *text)
 {
     static const char name[] = "stager_pipeline_info", state[] = "stager_pipeline_state";
-    char delivery[64], label[64];
+    char delivery[64], label[64], uid[16], more[128];
     stg_metrics_family(text, name, STG_METRIC_INFO, "Settings of the pipeline.");
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->all[i];
         stg_metrics_label("delivery", row->status.delivery, delivery, sizeof(delivery));
-        stg_metrics_put(text, name, "", row->labels, delivery, 1);
+        snprintf(uid, sizeof(uid), "%u",
+                 (unsigned)row->pipeline->definition->applier.uid);
+        stg_metrics_label("uid", uid, label, sizeof(label));
+        snprintf(more, sizeof(more), "%s,%s", delivery, label);
+        stg_metrics_put(text, name, "", row->labels, more, 1);
     }
     stg_metrics_family(text, state, STG_METRIC_GAUGE,
                        "1 for the state of the pipeline, 0 for the other states.");
@@ -463,6 +467,30 @@ static void put_ranks(const struct rows *rows, struct stg_metrics_text *text)
     }
 }
 
+/* Those that are attached: labels that change with clients are on no counter. */
+static void put_clients(const struct stg_metrics_source *source, const struct rows *rows,
+                        struct stg_metrics_text *text)
+{
+    static const char name[] = "stager_client_info";
+    char number[16], uid[32], job[2 * STG_JOB_BYTES + 16], more[256];
+    stg_metrics_family(text, name, STG_METRIC_INFO,
+                       "The user and the job of the client that is attached.");
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct row *row = &rows->all[i];
+        for (size_t k = 0; k < row->totals.n_ranks; k++) {
+            const struct stg_rank_counts *rank = &row->totals.ranks[k];
+            if (rank->n_attached == 0)
+                continue;
+            snprintf(number, sizeof(number), "%u", (unsigned)rank->uid);
+            stg_metrics_label("uid", number, uid, sizeof(uid));
+            stg_metrics_label("job", stg_jobs_name(source->jobs, rank->job), job,
+                              sizeof(job));
+            snprintf(more, sizeof(more), "%s,%s", uid, job);
+            stg_metrics_put(text, name, "", row->ranks[k], more, 1);
+        }
+    }
+}
+
 /* ---- all of it ---- */
 
 int stg_metrics_write(const struct stg_metrics_source *source,
@@ -485,6 +513,7 @@ int stg_metrics_write(const struct stg_metrics_source *source,
         put_nodes(&rows, text);
         put_waits(&rows, text);
         put_ranks(&rows, text);
+        put_clients(source, &rows, text);
         stg_metrics_end(text);
     }
     finish(&rows);

@@ -6,6 +6,7 @@
 #define STG_DAEMON_METRICS_METRICS_H
 
 #include "daemon/host/memory.h"
+#include "daemon/metrics/jobs.h"
 #include "daemon/metrics/text.h"
 #include "daemon/pipeline/catalog.h"
 
@@ -21,6 +22,7 @@ struct stg_metrics_source {
     const struct stg_identity *identity; /* of the client: pipelines that it may see */
     struct stg_budget *budget;
     const struct stg_server_counts *counts;
+    const struct stg_jobs *jobs;
     const char *release;
     uint32_t n_sessions;
 };

@@ -553,6 +553,7 @@ void stg_serve_metrics(struct stg_session *session, const struct stg_request *re
                                         .identity = &session->identity,
                                         .budget = &server->budget,
                                         .counts = &server->counts,
+                                        .jobs = &server->jobs,
                                         .release = STG_VERSION,
                                         .n_sessions = server->n_sessions};
     struct stg_metrics_text text = {.is_open = request->open_metrics};

@@ -237,6 +237,7 @@ static int attach(struct stg_session *session, const struct stg_request *request
         .world_size = request->world_size,
         .member = find_member(session, request, instance, member),
         .follows = request->follow,
+        .job = stg_jobs_find(&session->server->jobs, request->job),
         .process = session->pidfd >= 0 ? stg_process_id(session->pidfd) : 0,
     };
     struct stg_attached attached;

@@ -55,7 +55,8 @@ struct stg_server {
     struct stg_session *sessions;
     uint32_t n_sessions;
     struct stg_server_counts counts;
-    uint32_t n_probing; /* requests that a worker, or a change, is at */
+    struct stg_jobs jobs; /* of clients, for metrics */
+    uint32_t n_probing;   /* requests that a worker, or a change, is at */
     struct stg_probing *first_turn, *last_turn; /* changes that wait for their turn */
     bool stopping;
     _Atomic int stopped; /* not 0: work for replies ends; read by workers */

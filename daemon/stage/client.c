@@ -164,6 +164,7 @@ int stg_client_create(const struct stg_attach *attach, uint64_t instance,
     }
     client->pid = attach->pid;
     client->uid = attach->uid;
+    client->job = attach->job;
     snprintf(client->client_id, sizeof(client->client_id), "%s", attach->client_id);
     snprintf(client->program, sizeof(client->program), "%s", attach->program);
     client->endpoint = stg_endpoint_create(attach->socket);

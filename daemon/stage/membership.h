@@ -54,6 +54,7 @@ struct stg_client {
     char program[64];
     pid_t pid;
     uid_t uid;
+    uint32_t job; /* its number, for metrics */
     struct stg_endpoint *endpoint;
     uint32_t batch_size;
     uint64_t attempt;              /* of its commits */

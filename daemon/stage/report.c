@@ -209,7 +209,11 @@ static void add_present(struct stg_stage *stage, uint64_t now, struct stg_totals
         if (rank >= ret->n_ranks)
             continue;
         ret->ranks[rank].n_held += c->n_assigned;
-        ret->ranks[rank].n_attached += c->state == STG_CLIENT_ATTACHED;
+        if (c->state == STG_CLIENT_ATTACHED) {
+            ret->ranks[rank].n_attached++;
+            ret->ranks[rank].uid = (uint32_t)c->uid;
+            ret->ranks[rank].job = c->job;
+        }
         ret->ranks[rank].waiting_ns += stg_client_waits_ns(c, now);
         if (c == members->alone)
             ret->ranks[rank].held_up_ns += now - members->alone_ns;

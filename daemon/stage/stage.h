@@ -127,6 +127,7 @@ struct stg_attach {
              from stg_stage_attach on, when that succeeds */
     pid_t pid;
     uid_t uid;
+    uint32_t job; /* its number, for metrics */
     int socket; /* doorbells go here; stays the caller's, valid until stg_stage_detach */
 };
 

@@ -58,6 +58,7 @@ struct stg_rank_counts {
     /* At this moment: */
     uint64_t waiting_ns; /* the client sleeps */
     uint32_t n_held, n_attached;
+    uint32_t uid, job; /* of the client that is attached */
 };
 
 /* Zero-initialise. */

@@ -74,6 +74,7 @@ def requests():
     yield "request_open_again", number(1, 19) + data(7, data(1, "criteo") + number(3, 2) + data(46, rejoin))
     yield "request_open_never", number(1, 20) + data(7, data(1, "criteo") + number(3, 2) + number(47, 1))
     yield "request_open_follow", number(1, 22) + data(7, data(1, "criteo") + number(3, 2) + number(48, 1) + number(49, 300))
+    yield "request_open_job", number(1, 22) + data(7, data(1, "criteo") + number(3, 2) + data(50, "sweep-7"))
     yield "request_commit_away", number(1, 21) + data(25, data(1, "step-1") + data(2, "{}") + data(3, rejoin)
                                                       + data(4, "criteo") + data(5, "a") + number(6, 1))
     yield "request_apply_warm", number(1, 18) + data(4, data(1, "a: b\n") + number(3, 1) + number(7, 1))

@@ -108,6 +108,12 @@ static const struct golden_request requests[] = {
       .max_in_flight = 2,
       .follow = true,
       .generation = 300}},
+    {GOLDEN(request_open_job),
+     {.id = 22,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .max_in_flight = 2,
+      .job = "sweep-7"}},
     {GOLDEN(request_commit_away),
      {.id = 21,
       .kind = STG_REQUEST_COMMIT,
@@ -529,6 +535,7 @@ static void golden_bytes_are_the_requests(void)
         check_same("text", got.text, want->text);
         check_same("file", got.file, want->file);
         check_same("client_id", got.client_id, want->client_id);
+        check_same("job", got.job, want->job);
         check_same("tag", got.tag, want->tag);
         check_same("state", got.state, want->state);
         check_same("resume", got.resume, want->resume);

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -426,6 +427,17 @@ class Waits(case.Case):
         case.wait_until(lambda: stager.status(name)["clients"][0]["wait_ns"] > 1_100_000_000)
         with stager.open(name):
             thread.join()
+
+
+class Jobs(case.Case):
+    def test_the_job_of_a_stream_is_in_metrics(self):
+        def clients():
+            return re.findall(r"^stager_client_info\{(.*)\} 1$", self.daemon.ctl("metrics").decode(), re.M)
+        name = self.numbers()
+        with stager.open(name, job="sweep-7"):
+            self.assertEqual(clients(), [f'pipeline="{name}",rank="0",uid="{os.getuid()}",job="sweep-7"'])
+        with self.assertRaisesRegex(stager.InvalidArgumentError, "job has 64 bytes; the maximum is 63"):
+            stager.open(name, job="x" * 64)
 
 
 class Ranks(case.Case):

@@ -22,13 +22,13 @@ graph:
 - {name: x, op: cast, input: [value], dtype: float32}
 staged: {features: {x: x}, num_clients: 2, delivery: %s, capacity: 4, reconnect_grace_millis: 0}
 """
-LABELS = {"pipeline", "state", "delivery", "code", "storage", "node", "process", "rank", "le", "version"}
+LABELS = {"pipeline", "state", "delivery", "code", "storage", "node", "process", "rank", "le", "uid", "job", "version"}
 UNITS = {"seconds", "bytes"}
 
 
 class Trainer:
-    def __init__(self, daemon, program, pipeline, client_id):
-        self.process = subprocess.Popen([program, pipeline, client_id], env=daemon.env(), stdin=subprocess.PIPE,
+    def __init__(self, daemon, program, pipeline, *client_id_and_job):
+        self.process = subprocess.Popen([program, pipeline, *client_id_and_job], env=daemon.env(), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
     def says(self, text):
@@ -87,6 +87,7 @@ def check_counts(daemon, program):
     after = scrape(daemon)
     check_grows(before, after)
     check(after.get("stager_pipeline_state", pipeline="wide", state="running") == 1, "state")
+    check(after.get("stager_pipeline_info", pipeline="wide", delivery="broadcast", uid=str(os.getuid())) == 1, "info")
     check(after.sum("stager_pipeline_state", pipeline="wide") == 1, "one state")
     n = after.get("stager_delivered_batches_total", pipeline="wide")
     check(n >= 14, f"delivered {n}")
@@ -155,6 +156,25 @@ def check_while_they_train(daemon, program):
     check(now.get("stager_client_attaches_total", pipeline="ranks") == 8, "attaches")
 
 
+def check_jobs(daemon, program):
+    """The user and the job of two clients, one of which names no job, while they are attached."""
+    apply(daemon, "jobs", "split")
+    trainers = [Trainer(daemon, program, "jobs", "a", 'sweep "7"')]
+    trainers[0].says("open")
+    trainers.append(Trainer(daemon, program, "jobs", "b"))
+    trainers[1].says("open")
+    now, uid = scrape(daemon), str(os.getuid())
+    for rank, job in enumerate((r'sweep \"7\"', "")):
+        check(now.get("stager_client_info", pipeline="jobs", rank=str(rank), uid=uid, job=job) == 1, f"rank {rank}")
+    check(now.sum("stager_client_info", pipeline="jobs") == 2, "two clients")
+    for trainer in trainers:
+        trainer.leave()
+    while scrape(daemon).sum("stager_client_info", pipeline="jobs") > 0:
+        pass
+    refused = subprocess.run([program, "jobs", "c", "x" * 64], env=daemon.env(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    check(refused.returncode == 1 and "job has 64 bytes; the maximum is 63" in refused.stderr, refused.stderr)
+
+
 def check_errors(daemon):
     before = scrape(daemon)
     missing = daemon.run("client/stagerctl/stagerctl", "status", "no_such")
@@ -220,6 +240,7 @@ def main(source, build, program):
         check_table(source, metrics)
         check_runs(daemon, program, trainers, metrics)
         check_while_they_train(daemon, program)
+        check_jobs(daemon, program)
         check_errors(daemon)
         check_promtool(daemon.ctl("metrics"))
     print("ok")

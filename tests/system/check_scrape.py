@@ -97,7 +97,16 @@ def train(daemon, program, name, expected):
     return trainer
 
 
-def check_faults(daemon, prometheus, program):
+def check_users(prometheus, source):
+    """The queries of the document by user."""
+    with open(os.path.join(source, "docs/metrics.md"), encoding="utf-8") as file:
+        queries = re.findall(r"^sum by \(uid\).*$", file.read(), re.M)
+    check(len(queries) == 4, f"queries {queries}")
+    for query in queries:
+        prometheus.wait_for(query.replace("[5m]", "[1m]"), lambda found: list(found) == [json.dumps({"uid": str(os.getuid())})])
+
+
+def check_faults(daemon, prometheus, program, source):
     prometheus.wait_for("stager_pipelines", lambda found: list(found.values()) == ["2"])
     prometheus.wait_for("stager_error_items_total", lambda found: len(found) > 0)
     check(prometheus.query('ALERTS{alertstate="firing"}') == {}, "an alert fires without a fault")
@@ -105,6 +114,7 @@ def check_faults(daemon, prometheus, program):
     prometheus.wait_for_alert("StagerErrorItems")
     trainers.append(train(daemon, program, "fails", "more than max_ignored 1"))
     prometheus.wait_for_alert("StagerPipelineFailed")
+    check_users(prometheus, source)
     refused = apply(daemon, "refused", "1\n", ", memory_budget: 1 TiB")
     check(refused.returncode == 1 and b"RESOURCE_EXHAUSTED" in refused.stderr, f"{refused}")
     prometheus.wait_for_alert("StagerRefused")
@@ -129,7 +139,7 @@ def main(source, build, program):
         server.start()
         try:
             with Prometheus(source, folder, f"127.0.0.1:{port}") as prometheus:
-                check_faults(daemon, prometheus, program)
+                check_faults(daemon, prometheus, program, source)
         finally:
             server.stop()
     print("ok")

@@ -4,7 +4,7 @@
  * batches, and says "taken N", or "end" at the end of a pass. It leaves when its standard
  * input ends.
  *
- *     taking_trainer PIPELINE CLIENT_ID
+ *     taking_trainer PIPELINE CLIENT_ID [JOB]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,10 +29,13 @@ int main(int argc, char **argv)
 {
     char line[64];
     struct stager_options options = {.struct_size = sizeof(options),
-                                     .client_id = argc == 3 ? argv[2] : NULL};
+                                     .client_id = argc >= 3 ? argv[2] : NULL,
+                                     .job = argc == 4 ? argv[3] : NULL};
     struct stager_stream *stream;
-    if (argc != 3 || stager_open(NULL, argv[1], &options, &stream) < 0) {
-        fprintf(stderr, "%s\n", argc == 3 ? stager_error_text(NULL) : "two arguments");
+    if (argc < 3 || argc > 4 || stager_open(NULL, argv[1], &options, &stream) < 0) {
+        fprintf(stderr, "%s\n",
+                argc == 3 || argc == 4 ? stager_error_text(NULL)
+                                       : "two or three arguments");
         return 1;
     }
     printf("open\n");

@@ -165,7 +165,8 @@ class Stream:
                  fetches: Union[None, str, Sequence[str]] = None,
                  inter_op_threads_num: int = 1, intra_op_threads_num: int = 1,
                  state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact",
-                 daemon_reconnect_millis: int = 300000, follow: bool = False) -> None:
+                 daemon_reconnect_millis: int = 300000, follow: bool = False,
+                 job: Optional[str] = None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
@@ -203,6 +204,7 @@ class Stream:
         self._resume = resume
         self._reconnect_millis = daemon_reconnect_millis
         self._follow = follow
+        self._job = job
         self._epoch = _epoch_of(state)
         self._n_loops = 0
         self._has_warned = False
@@ -237,7 +239,7 @@ class Stream:
             self._ahead.clear()
         try:
             self._core = _core.Stream(*self._options, state, self._resume, *self._place,
-                                      self._reconnect_millis, self._follow)
+                                      self._reconnect_millis, self._follow, self._job)
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
