@@ -107,6 +107,7 @@ static bool is_part_of_step(const ProtobufCFieldDescriptor *field)
     return field->label != PROTOBUF_C_LABEL_REPEATED &&
            (field->descriptor == &stager__features__descriptor ||
             field->descriptor == &stager__attribute__descriptor ||
+            field->descriptor == &stager__conditions__descriptor ||
             field->descriptor == &stager__values__descriptor ||
             field->descriptor == &stager__reader__descriptor);
 }
