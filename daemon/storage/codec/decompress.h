@@ -25,8 +25,9 @@ int stg_decompress_check(const char *type, struct stg_err *err);
  * *source say so, as gzip, zstd, lz4 and
  * framed snappy do. On failure *source is as it was.
  *
- * Its reads fail with DATA_LOSS where the stream is damaged or truncated, after all bytes
- * before that were given, and the source is spoiled (struct stg_source). */
+ * Its reads fail with DATA_LOSS where the stream is damaged or truncated, and the source
+ * is spoiled (struct stg_source). Of the bytes before that, at most the last 256 KiB are
+ * lost too, those that the library decodes in one call with the damage. */
 int stg_decompress_open(const struct stg_decompress_config *config,
                         struct stg_source **source, struct stg_err *err);
 
