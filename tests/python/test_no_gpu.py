@@ -41,7 +41,7 @@ class NoGpu(case.Case):
     def test_doctor_says_the_same(self):
         report = json.loads(doctor("--json"))
         self.assertEqual((report["gpus"], report["reason"], report["daemon"]["reachable"]), ([], FOUND.reason, True))
-        self.assertEqual(report["daemon"]["cuda"], f"unavailable: {FOUND.reason}")
+        self.assertEqual(report["daemon"]["cuda"], {"available": False, "reason": FOUND.reason})
         self.assertIn(f"  cuda    unavailable: {FOUND.reason}\n", doctor())
         self.assertIn(f"gpu       none: {FOUND.reason}; stager works without a GPU\n", doctor())
 
