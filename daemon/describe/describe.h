@@ -15,7 +15,7 @@
 struct stg_describe_config {
     const char *url;                     /* or a pattern, as of the step `files` */
     uint32_t first;                      /* number of the first column that is kept */
-    const struct stg_identity *identity; /* who asks */
+    const struct stg_identity *identity; /* of the asking user */
     uint64_t wait_ns;
     const _Atomic int *stopped; /* not 0: CANCELLED soon; NULL: never */
 };
@@ -28,8 +28,8 @@ struct stg_description;
 int stg_describe(const struct stg_describe_config *config, struct stg_description **ret,
                  struct stg_err *err);
 
-/* Waits for threads that read files of other machines, which were all told to stop, so
- * that what fetches for them can be freed. At the end of the daemon. */
+/* Waits for the threads that read files of other machines, after all of them were
+ * stopped, so that the fetchers can be freed. At the end of the daemon. */
 void stg_describe_finish(void);
 
 /* The description, until it is freed. The caller may shorten it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Work that may hang, such as a first look at files: a thread of its own does it, and the
- * caller waits for a limited time. Work that is not done by then goes on, told to stop,
+ * caller waits for a limited time. Work that is not done by then goes on, asked to stop,
  * and its memory is freed when it has. Any thread.
  */
 #ifndef STG_DAEMON_HOST_BOUNDED_H

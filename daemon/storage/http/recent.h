@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The metadata of remote files that are read in places (footers, and what else nobody
- * announced), kept in memory for the next time that a file is opened: the next pass, or
- * the reader that counts its rows. At most 16 MiB for the whole process; the least
- * recently used go first. As in disk.h, the caller asks the server before it uses them.
- * Any thread.
+ * The metadata of remote files that are read in places (footers, and all other ranges
+ * that no reader announced), kept in memory for the next time that a file is opened: the
+ * next pass, or the reader that counts its rows. At most 16 MiB for the whole process;
+ * the least recently used go first. As in disk.h, the caller asks the server before it
+ * uses them. Any thread.
  */
 #ifndef STG_DAEMON_RECENT_H
 #define STG_DAEMON_RECENT_H
