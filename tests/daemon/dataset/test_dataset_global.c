@@ -510,7 +510,7 @@ static const char *table_text(const char *options)
     snprintf(text, sizeof(text),
              "dataset:\n- files: {pattern: \"$DIR/g*.parquet\", shuffle: false}\n"
              "- parquet: {columns: {c0: int64}}\n- shuffle: {global: true, seed: 7%s}\n"
-             "- repeat: {count: 2}\n- batch: {batch_size: 1}\n",
+             "- repeat: {count: 2}\n- batch: {batch_size: 100}\n",
              options);
     return text;
 }
