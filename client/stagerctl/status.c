@@ -268,9 +268,11 @@ static int print_each(struct stg_ctl_link *link, char **names, size_t n,
                                          "WAIT", "CLIENTS", "MEMORY"};
     struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
     struct stg_table progress = {.n_columns = 2};
-    for (size_t i = 0; i < table.n_columns; i++)
+    bool is_table = json == NULL && n > 0;
+    int status = 0;
+    for (size_t i = 0; is_table && i < table.n_columns; i++)
         stg_table_add(&table, "%s", titles[i]);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; status == 0 && i < n; i++) {
         struct stg_request request = {.kind = STG_REQUEST_STATUS, .name = names[i]};
         struct stg_reply reply;
         struct stg_err err = {0};
@@ -278,16 +280,16 @@ static int print_each(struct stg_ctl_link *link, char **names, size_t n,
         if (rc == -STAGER_NOT_FOUND)
             continue; /* deleted meanwhile */
         if (rc < 0)
-            return stg_ctl_fail(rc, err.text);
-        if (json != NULL)
+            status = stg_ctl_fail(rc, err.text);
+        else if (json != NULL)
             stg_reply_status_json(json, &reply.status);
         else
             add_line(&table, &progress, &reply.status);
     }
-    if (json == NULL && n > 0)
+    if (is_table)
         stg_table_print(&table, "");
     stg_table_print(&progress, "  ");
-    return 0;
+    return status;
 }
 
 /* What is kept of pipelines that are there no more. */
