@@ -99,10 +99,12 @@ class Proof(Audit):
         values(stream, 40)
         stream.commit(stream.state_dict(), "forty")
         values(stream, 3)
+        self.proof()  # after the line of the commit, which is written behind its reply
         self.restart()
         with stager.open(self.name, client_id="trainer", resume="current") as stream:
             self.assertEqual(values(stream, 10), list(range(40, 50)))
             stream.commit(stream.state_dict(), "fifty")
+        self.proof()
         self.restart()
         proof = self.proof()
         self.assertEqual((proof["items"], proof["attempts"]), (50, [1, 2]))
