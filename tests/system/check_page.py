@@ -21,13 +21,13 @@ EVIL_PROGRAM = "<i>name"
 BUSY = """name: busy
 dataset:
 - range: {start: 0, stop: 1000000000}
-- batch: {batch_size: 20000}
+- batch: {batch_size: 5000}
 graph:
 - {name: x, op: cast, input: [value], dtype: float32}
-- {name: a, op: tanh, input: [x]}
-- {name: b, op: tanh, input: [a]}
-- {name: slow, op: tanh, input: [b]}
-- {name: out, op: add, input: [slow, a]}
+- {name: a, op: add, input: [x, x]}
+- {name: b, op: add, input: [a, x]}
+- {name: slow, op: as_string, input: [b]}
+- {name: out, op: string_to_hash_bucket_fast, input: [slow], num_buckets: 1000}
 staged: {features: {out: out, x: x}, num_clients: 2, delivery: broadcast, capacity: 4, num_threads: 1}
 """
 BROKEN = """name: broken
