@@ -111,6 +111,7 @@ struct parts {
     Stager__Rollback rollback;
     Stager__MetricsRequest metrics;
     Stager__SchemaRequest schema;
+    Stager__TapRequest tap;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -419,6 +420,13 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         STG_PUT(&parts.schema, first, request->first);
         message.schema = &parts.schema;
         break;
+    case STG_REQUEST_TAP:
+        stager__tap_request__init(&parts.tap);
+        parts.tap.name = stg_wire_required(request->name);
+        parts.tap.has_millis = 1;
+        parts.tap.millis = request->millis;
+        message.tap = &parts.tap;
+        break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -585,6 +593,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->audit, STG_REQUEST_AUDIT},
         {m->metrics, STG_REQUEST_METRICS},
         {m->schema, STG_REQUEST_SCHEMA},
+        {m->tap, STG_REQUEST_TAP},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -627,6 +636,10 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_SCHEMA:
         ret->url = m->schema->url;
         ret->first = m->schema->first;
+        return 0;
+    case STG_REQUEST_TAP:
+        ret->name = m->tap->name;
+        ret->millis = m->tap->millis;
         return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:

@@ -61,6 +61,7 @@ enum stg_request_kind {
     STG_REQUEST_AUDIT = 28,
     STG_REQUEST_METRICS = 29,
     STG_REQUEST_SCHEMA = 30,
+    STG_REQUEST_TAP = 31,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -131,7 +132,7 @@ struct stg_request {
     const char *url;   /* schema: of a file, or a pattern */
     uint32_t first;    /* schema: the number of the first column of the reply */
     bool open_metrics; /* metrics: as OpenMetrics; else as text for Prometheus */
-    uint32_t millis;   /* trace: duration */
+    uint32_t millis;   /* trace: duration. tap: limit */
     uint32_t most;   /* work: the daemon refuses if it has this many workers; 0: no limit
                         in the request */
     int dtype, ndim; /* feed: the tensor; data and offsets point into the message */
@@ -297,6 +298,27 @@ struct stg_version_entry {
     const char *file;
 };
 
+/* The first values of a tensor. */
+struct stg_tap_tensor {
+    const char *name;
+    int dtype, ndim;
+    int64_t shape[STG_MAX_DIMS]; /* of all of it */
+    uint32_t part;
+    bool shortened;   /* some strings are longer */
+    const void *data; /* aligned to 8 */
+    size_t data_bytes;
+    const int64_t *offsets; /* strings: n_offsets is one more than there are; else NULL */
+    size_t n_offsets;
+};
+
+/* A published batch. */
+struct stg_tap_batch {
+    uint64_t number, pass, epoch, index, rows, bytes;
+    struct stg_tap_tensor *tensors;
+    size_t n;
+    uint32_t n_left_out; /* tensors that did not fit */
+};
+
 /* How far the record indexes of a pipeline's files are. */
 struct stg_index_report {
     bool done;
@@ -342,6 +364,7 @@ struct stg_reply {
     struct stg_version_entry *versions; /* versions: from the oldest on */
     size_t n_versions;
     struct stg_file_schema schema;
+    struct stg_tap_batch tap;
 
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;

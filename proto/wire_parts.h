@@ -58,6 +58,13 @@ int stg_wire_schema_fill(const struct stg_file_schema *from, struct stg_bump *bu
 int stg_wire_schema_take(const Stager__SchemaReply *from, struct stg_bump *bump,
                          struct stg_file_schema *ret, struct stg_err *err);
 
+/* ---- wire_tap.c ---- */
+
+int stg_wire_tap_fill(const struct stg_tap_batch *from, struct stg_bump *bump,
+                      Stager__TapReply **ret);
+int stg_wire_tap_take(const Stager__TapReply *from, struct stg_bump *bump,
+                      struct stg_tap_batch *ret, struct stg_err *err);
+
 /* ---- wire_scan.c ---- */
 
 /* Fields of a newer peer's schema in one message. */

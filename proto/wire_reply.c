@@ -315,6 +315,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_VERSIONS: return versions_fill(from, bump, to);
     case STG_REQUEST_SCHEMA:
         return stg_wire_schema_fill(&from->schema, bump, &to->schema);
+    case STG_REQUEST_TAP: return stg_wire_tap_fill(&from->tap, bump, &to->tap);
     default: return 0;
     }
 }
@@ -602,6 +603,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->commits != NULL, kind == STG_REQUEST_COMMITS},
         {m->versions != NULL, kind == STG_REQUEST_VERSIONS},
         {m->schema != NULL, kind == STG_REQUEST_SCHEMA},
+        {m->tap != NULL, kind == STG_REQUEST_TAP},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -612,7 +614,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_SCHEMA + KIND_FIELD;
+    uint32_t last = STG_REQUEST_TAP + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -650,6 +652,7 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_VERSIONS: return versions_take(m->versions, bump, ret, err);
     case STG_REQUEST_SCHEMA:
         return stg_wire_schema_take(m->schema, bump, &ret->schema, err);
+    case STG_REQUEST_TAP: return stg_wire_tap_take(m->tap, bump, &ret->tap, err);
     default: return 0;
     }
 }

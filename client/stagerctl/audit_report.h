@@ -6,8 +6,8 @@
 #ifndef STG_STAGERCTL_AUDIT_REPORT_H
 #define STG_STAGERCTL_AUDIT_REPORT_H
 
-#include "client/stagerctl/json.h"
 #include "client/stagerctl/report/history.h"
+#include "client/stagerctl/text/json.h"
 #include "client/transport/admin.h"
 
 /* "NAME", "FILE" (which has a '/'), each with "@ATTEMPT" or not. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "client/stagerctl/command.h"
-#include "client/stagerctl/values.h"
+#include "client/stagerctl/text/values.h"
 
 #define PREVIEW_VALUES 8
 

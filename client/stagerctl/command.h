@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "client/stagerctl/json.h"
+#include "client/stagerctl/text/json.h"
 #include "client/transport/admin.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -30,7 +30,8 @@ struct stg_ctl_options {
     bool ideal;         /* explain */
     uint64_t limit;     /* 0: none */
     uint64_t count;     /* watch: events; 0: no end */
-    uint64_t seconds;   /* watch; 0: no end. trace, explain; 0: the default */
+    uint64_t batches;   /* tap; 0: one */
+    uint64_t seconds;   /* watch; 0: no end. trace, explain, tap; 0: the default */
     const char *gate;   /* URL of the gate to ask through; NULL: attach.sock */
     const char *output; /* trace, audit, bugreport; NULL: the default */
     bool text;
@@ -49,6 +50,7 @@ int stg_ctl_status(const struct stg_ctl_options *options);
 int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_ideal(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
+int stg_ctl_tap(const struct stg_ctl_options *options);
 int stg_ctl_versions(const struct stg_ctl_options *options);
 int stg_ctl_rollback(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);

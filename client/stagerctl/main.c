@@ -66,6 +66,11 @@ static const struct command commands[] = {
      "  see it. --limit N ends after N batches or error items. --json prints a line per "
      "batch.",
      stg_ctl_cat},
+    {"tap", ARGUMENT_ONE, "NAME [--batches N] [--seconds S]", "bs",
+     "Prints the first values of the next batch, or the next N, that a pipeline "
+     "publishes. Its\n"
+     "  clients do not notice. Waits for S (5) seconds for each.",
+     stg_ctl_tap},
     {"delete", ARGUMENT_ONE, "NAME [--if-generation G]", "gti", "Deletes a pipeline.",
      stg_ctl_delete},
     {"versions", ARGUMENT_ONE, "NAME", "gt",
@@ -246,6 +251,7 @@ static const struct option long_options[] = {
     {"dot", no_argument, NULL, 'D'},
     {"ideal", no_argument, NULL, 'I'},
     {"count", required_argument, NULL, 'c'},
+    {"batches", required_argument, NULL, 'b'},
     {"seconds", required_argument, NULL, 's'},
     {"gate", required_argument, NULL, 'g'},
     {"token-file", required_argument, NULL, 't'},
@@ -287,6 +293,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
             ret->key = optarg;
         if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||
             (letter == 'c' && read_number("--count", optarg, &ret->count) != 0) ||
+            (letter == 'b' && read_number("--batches", optarg, &ret->batches) != 0) ||
             (letter == 's' && read_number("--seconds", optarg, &ret->seconds) != 0))
             return EXIT_USAGE;
     }

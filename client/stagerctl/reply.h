@@ -6,7 +6,7 @@
 #ifndef STG_STAGERCTL_REPLY_H
 #define STG_STAGERCTL_REPLY_H
 
-#include "client/stagerctl/json.h"
+#include "client/stagerctl/text/json.h"
 #include "client/transport/admin.h"
 
 /* Returns `otherwise` for a text that is NULL or "". */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/stagerctl/command.h"
-#include "client/stagerctl/json.h"
+#include "client/stagerctl/text/json.h"
 
 /* Of spans inside of one another: more than any writer of ours makes. */
 #define MAX_DEPTH 256

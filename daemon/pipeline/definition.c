@@ -183,6 +183,7 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
     definition->applier = *applier;
     stg_bump_init(&definition->bump, 0);
     stg_trace_init(&definition->trace);
+    stg_tap_init(&definition->tap);
     definition->tuning = stg_tuning_create();
     int rc = definition->tuning != NULL
                  ? build(definition, text, text_bytes, file, containers, err)
@@ -207,6 +208,7 @@ void stg_definition_unref(struct stg_definition *definition)
         return;
     stg_partitions_destroy(definition->partitions);
     stg_trace_finish(&definition->trace);
+    stg_tap_finish(&definition->tap);
     stg_tuning_destroy(definition->tuning);
     stg_graph_destroy(definition->graph);
     stg_vocabularies_finish(&definition->vocabularies);

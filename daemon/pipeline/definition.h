@@ -12,6 +12,7 @@
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/host/identity.h"
 #include "daemon/stage/stage.h"
+#include "daemon/stage/tap.h"
 #include "ops/graph/graph.h"
 
 struct stg_definition {
@@ -33,6 +34,7 @@ struct stg_definition {
     uint64_t applied_ns; /* since 1970; 0: an earlier release, which noted no time */
     struct stg_tuning *tuning; /* what `auto` found, for each stage of it; likewise */
     struct stg_trace trace;    /* of all that runs of it but private runs */
+    struct stg_tap tap;        /* likewise */
     char signature[STG_STATE_STEPS_BYTES]; /* for states */
     const char *irreproducible; /* the reason that a state is not exact; NULL: it is */
 };

@@ -551,6 +551,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .tuning = private_run ? NULL : definition->tuning,
         .prior = instance->prior,
         .trace = private_run ? NULL : &definition->trace,
+        .tap = private_run ? NULL : &definition->tap,
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,
         .owner = catalog->hooks.owner,

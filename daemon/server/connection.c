@@ -69,6 +69,10 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
         stg_session_fail(
             session, request.id, -STAGER_FAILED_PRECONDITION,
             "this connection traces a pipeline: use another one for requests");
+    } else if (session->tapping != NULL) {
+        stg_session_fail(
+            session, request.id, -STAGER_FAILED_PRECONDITION,
+            "this connection waits for a batch: use another one for requests");
     } else if (session->open_waits || session->worker != NULL ||
                (session->client != NULL && request.kind != STG_REQUEST_FEED &&
                 request.kind != STG_REQUEST_REPORT && request.kind != STG_REQUEST_JOIN &&

@@ -17,6 +17,7 @@
 #include "daemon/server/probing.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
+#include "daemon/server/tapping.h"
 #include "daemon/server/tracing.h"
 #include "daemon/server/warming.h"
 
@@ -523,6 +524,23 @@ void stg_serve_trace(struct stg_session *session, const struct stg_request *requ
         stg_session_fail_with(session, request, &err);
     else if (stg_session_reply(session, &reply, &fd, 1) < 0)
         stg_tracing_end(session);
+}
+
+/* ---- tap ---- */
+
+static void answer_tap(struct stg_session *session, const struct stg_reply *reply,
+                       const struct stg_err *err)
+{
+    stg_session_finish(session, reply, err->code, err);
+}
+
+void stg_serve_tap(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
+    struct stg_err err = {0};
+    if (pipeline != NULL &&
+        stg_tapping_begin(session, pipeline, request, answer_tap, &err) < 0)
+        stg_session_fail_with(session, request, &err);
 }
 
 /* ---- metrics ---- */

@@ -17,6 +17,7 @@
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/warm_up.h"
 #include "daemon/pyworker/work.h"
+#include "daemon/server/tapping.h"
 #include "daemon/server/tracing.h"
 
 #ifndef SO_PEERPIDFD
@@ -137,6 +138,7 @@ static void stop_work(struct stg_session *session)
         stg_worker_leave(session->worker);
     session->worker = NULL;
     stg_tracing_end(session);
+    stg_tapping_end(session);
     stg_index_job_end(session->index_job);
     session->index_job = NULL;
     stg_session_end_warming(session->warming);

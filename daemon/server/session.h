@@ -71,6 +71,7 @@ struct stg_session {
     bool open_apart;                   /* the last one was of a run apart */
     struct stg_probing *probing;       /* of the request that it makes, or NULL */
     struct stg_tracing *tracing;       /* what it traces, or NULL */
+    struct stg_tapping *tapping;       /* the batch that it waits for, or NULL */
     struct stg_index_job *index_job;   /* what it began, or NULL */
     uint64_t index_pipeline;           /* of an applied one; 0: a file */
     struct stg_warming *warming;       /* what it waits for, or NULL */

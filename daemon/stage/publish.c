@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "daemon/stage/priv.h"
+#include "daemon/stage/tap.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define MAX_WAIT_NS (UINT64_MAX / 4)
@@ -427,6 +428,8 @@ static void put(struct stg_stage *stage, const struct stg_work *work)
                          .skipped = stage->buffer.n_skipped,
                      });
     stg_audit_published(stage, &stage->buffer.items[work->extent]);
+    if (!is_error)
+        stg_tap_show(stage->config.tap, header);
     stg_audit_tick(stage, stage->counts.published_ns);
     if (began != 0)
         trace_publish(stage, began, header->number, work->bytes);

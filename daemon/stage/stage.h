@@ -33,6 +33,7 @@
 #include "proto/wire.h"
 
 struct stg_stage;
+struct stg_tap;
 struct stg_pool;
 struct stg_client;
 struct stg_prior;
@@ -86,6 +87,7 @@ struct stg_stage_config {
     struct stg_tuning *tuning;     /* results of `auto`; NULL: discarded at the end */
     const struct stg_prior *prior; /* for smart_stage: auto; NULL: none */
     struct stg_trace *trace;       /* records spans while it is on; may be NULL */
+    struct stg_tap *tap;           /* is shown what is published; may be NULL */
     const _Atomic int *cancelled;  /* not 0: no client waits for the stage any more */
     /* Asks the loop to call stg_stage_sweep. Runs on any thread. */
     void (*wake)(void *owner);

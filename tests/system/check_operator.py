@@ -186,6 +186,75 @@ def a_bugreport_has_no_data(daemon):
     stagerctl(daemon, "delete", "reported")
 
 
+WORDS = ['plain', 'quote" and \\', 'beep\x07', 'c1 \u009b', 'caf\u00e9', "x" * 100]
+TAPPED = """
+name: tapped
+dataset:
+  - files: {pattern: ["%s"]}
+  - text_line
+  - repeat: {}
+  - batch: {batch_size: 6}
+graph: [{name: size, op: string_length, input: [record]}]
+staged: {features: {word: record, size: size}, capacity: 3}
+"""
+
+
+def tap_shows_published_batches_and_disturbs_no_client(daemon):
+    path = os.path.join(daemon.folder, "words.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(word + "\n" for word in WORDS)
+    apply(daemon, TAPPED % path)
+    error = stagerctl(daemon, "tap", "tapped", "--seconds", "1", status=1)
+    assert "DEADLINE_EXCEEDED: pipeline tapped published no batch" in error and "start a trainer" in error, error
+    with reading_trainer(daemon, "tapped"):
+        lines = stagerctl(daemon, "tap", "tapped", "--batches", "3", "--json").splitlines()
+        batches = [json.loads(line) for line in lines]
+        numbers = [batch["batch"] for batch in batches]
+        assert numbers == sorted(set(numbers)) and len(numbers) == 3, numbers
+        for batch in batches:
+            assert (batch["schema_version"], batch["pipeline"], batch["rows"], batch["tensors_left_out"]) == (1, "tapped", 6, 0)
+            assert batch["tensors"]["word"] == {"dtype": "string", "shape": [6], "complete": False,
+                                                "values": WORDS[:5] + ["x" * 64]}, batch
+            assert batch["tensors"]["size"]["values"] == [len(word.encode()) for word in WORDS], batch
+            assert batch["tensors"]["size"]["complete"] and batch["tensors"]["size"]["shape"] == [6], batch
+        text = stagerctl(daemon, "tap", "tapped", COLUMNS="80")
+        assert max(map(len, text.splitlines())) <= 80 and "\x07" not in text and "\u009b" not in text, text
+        flat = re.sub(r"\s+", "", text)
+        assert '"beep\\x07"' in flat and '"c1\\xc2\\x9b"' in flat and '"caf\u00e9"' in flat, text
+        status = reply(daemon, "status", "tapped")
+        (client,) = status["clients"]
+        assert (client["client_id"], client["violations"], client["gaps"], client["lost"]) == ("reader", 0, 0, 0), client
+        assert status["dropped"] == status["errors"] == status["redelivered"] == 0 and status["capacity"] == 3, status
+    stagerctl(daemon, "delete", "tapped")
+    assert "NOT_FOUND" in stagerctl(daemon, "tap", "tapped", status=1)
+
+
+def count_requests(daemon):
+    return int(re.search(r"^stager_requests_total (\d+)$", stagerctl(daemon, "metrics"), re.M).group(1))
+
+
+def tap_is_bounded_and_ends_with_the_pipeline(daemon):
+    features = ", ".join(f"f{i:03}: value" for i in range(300))
+    apply(daemon, "name: wide\ndataset: [{range: {stop: 1000}}, {repeat: {}}, {batch: {batch_size: 1000}}]\n"
+          f"staged: {{features: {{{features}}}}}\n")
+    with reading_trainer(daemon, "wide"):
+        batch = reply(daemon, "tap", "wide")
+    assert (len(batch["tensors"]), batch["tensors_left_out"], batch["rows"]) == (256, 44, 1000), batch
+    assert batch["tensors"]["f255"] == {"dtype": "int64", "shape": [1000], "values": list(range(8)), "complete": False}
+    apply(daemon, "name: asleep\ndataset: [{range: {stop: 4}}, {batch: {batch_size: 2}}]\n")
+    before = count_requests(daemon)
+    with subprocess.Popen([os.path.join(daemon.build, CTL), "tap", "asleep", "--seconds", "600"], env=daemon.env(),
+                          stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as tap:
+        end, n = time.monotonic() + LIMIT_S, 1
+        while count_requests(daemon) < before + 2 * n + 2:  # hello and tap; each look is two itself
+            assert time.monotonic() < end
+            n += 1
+        stagerctl(daemon, "delete", "asleep")
+        error = tap.communicate(timeout=LIMIT_S)[1]
+        assert tap.returncode == 1 and "ABORTED: pipeline asleep was replaced or deleted" in error, error
+    stagerctl(daemon, "delete", "wide")
+
+
 class Terminal:
     """stagerctl in a terminal: what it writes moves through a screen of characters."""
 
@@ -313,6 +382,7 @@ def top_without_a_terminal(daemon):
 
 TESTS = [status_shows_rates_while_a_trainer_reads, tables_fit_the_terminal, status_shows_how_far_a_buffer_is,
          explain_names_the_limit_and_what_a_perfect_loader_gives, a_bugreport_has_no_data,
+         tap_shows_published_batches_and_disturbs_no_client, tap_is_bounded_and_ends_with_the_pipeline,
          top_in_a_terminal, top_without_a_terminal]
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ _stagerctl_options()
         top) echo "$common $gate --count" ;;
         explain) echo "$common $gate --dot --ideal --seconds" ;;
         cat) echo "$common --limit --rows" ;;
+        tap) echo "$common --batches --seconds" ;;
         watch) echo "$common --count --seconds" ;;
         trace) echo "$common --seconds --output --text" ;;
         audit | bugreport) echo "$common --output" ;;
@@ -35,7 +36,7 @@ _stagerctl()
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            --runtime-dir | --gate | --token-file | --name | --if-generation | --count | --seconds | --limit | --output | -o | --key) ((i++)) ;;
+            --runtime-dir | --gate | --token-file | --name | --if-generation | --count | --seconds | --limit | --batches | --output | -o | --key) ((i++)) ;;
             -*) ;;
             *)
                 if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((++n)); fi
@@ -53,10 +54,10 @@ _stagerctl()
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --gate | --name | --if-generation | --count | --seconds | --limit | --key) return ;;
+        --gate | --name | --if-generation | --count | --seconds | --limit | --batches | --key) return ;;
     esac
     if [[ -z $command ]]; then
-        local commands="check apply list status top explain cat delete versions rollback watch trace commits audit metrics schema init index cache token bugreport doctor version help"
+        local commands="check apply list status top explain cat tap delete versions rollback watch trace commits audit metrics schema init index cache token bugreport doctor version help"
         mapfile -t COMPREPLY < <(compgen -W "$commands --json --runtime-dir --help" -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_stagerctl_options "$command")" -- "$word")
@@ -74,7 +75,7 @@ _stagerctl()
                     compgen -f -- "$word"
                 )
                 ;;
-            status | top | explain | cat | delete | versions | rollback | watch | trace | commits)
+            status | top | explain | cat | tap | delete | versions | rollback | watch | trace | commits)
                 [[ $n == 0 ]] && mapfile -t COMPREPLY < <(compgen -W "$(_stagerctl_pipelines)" -- "$word")
                 ;;
         esac

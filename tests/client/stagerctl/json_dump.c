@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stagerctl/json.h"
-#include "client/stagerctl/values.h"
+#include "client/stagerctl/text/json.h"
+#include "client/stagerctl/text/values.h"
 #include "core/status.h"
 
 #define LINE_BYTES (1u << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/stagerctl/json.h"
+#include "client/stagerctl/text/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,18 +3,22 @@
  * Tensors as text: JSON nested by shape, a preview of the first values, one row. Any
  * thread.
  */
-#ifndef STG_STAGERCTL_VALUES_H
-#define STG_STAGERCTL_VALUES_H
+#ifndef STG_STAGERCTL_TEXT_VALUES_H
+#define STG_STAGERCTL_TEXT_VALUES_H
 
 #include <stdint.h>
 #include <stdio.h>
 
 #include "client/stager.h"
-#include "client/stagerctl/json.h"
+#include "client/stagerctl/text/json.h"
 
 /* {"dtype": …, "shape": […], "values": …}; a part of a sparse or ragged feature that is
  * not its values says `part` too. */
 void stg_values_json(struct stg_json_writer *json, const struct stager_tensor *tensor);
+
+/* The values alone. */
+void stg_values_json_array(struct stg_json_writer *json,
+                           const struct stager_tensor *tensor);
 
 /* "[2, 3]" */
 void stg_values_shape(FILE *out, const struct stager_tensor *tensor);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/stagerctl/values.h"
+#include "client/stagerctl/text/values.h"
 
 #include <inttypes.h>
+
+#include "core/param.h"
 
 /* ---- one element ---- */
 
@@ -79,18 +81,30 @@ static void element_json(struct stg_json_writer *json, const struct element *e, 
     }
 }
 
-/* For eyes and terminals: what is not printable ASCII or high is escaped. */
+/* Returns the length of a character that a terminal prints, or 0: of a control character
+ * (C0, DEL, and C1, which a terminal obeys in UTF-8 too), or of no UTF-8. */
+static size_t printable(const char *bytes, size_t n)
+{
+    unsigned char c = (unsigned char)bytes[0];
+    if (c < 0x80)
+        return c >= 0x20 && c != 0x7f;
+    bool is_c1 = c == 0xc2 && n > 1 && (unsigned char)bytes[1] < 0xa0;
+    return is_c1 ? 0 : stg_utf8_bytes(bytes, n);
+}
+
+/* For eyes and terminals: the rest is escaped. */
 static void quote(FILE *out, const char *bytes, size_t n)
 {
     fputc('"', out);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)bytes[i];
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(out, "\\x%02x", c);
+    for (size_t i = 0, more; i < n; i += more) {
+        size_t whole = printable(bytes + i, n - i);
+        more = whole > 0 ? whole : 1;
+        if (bytes[i] == '"' || bytes[i] == '\\')
+            fputc('\\', out);
+        if (whole > 0)
+            fwrite(bytes + i, 1, whole, out);
         else
-            fputc(c, out);
+            fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
     }
     fputc('"', out);
 }
@@ -151,6 +165,12 @@ static void nested_text(FILE *out, const struct stager_tensor *tensor, int dim,
     fputc(']', out);
 }
 
+void stg_values_json_array(struct stg_json_writer *json,
+                           const struct stager_tensor *tensor)
+{
+    nested_json(json, tensor, 0, 0);
+}
+
 void stg_values_json(struct stg_json_writer *json, const struct stager_tensor *tensor)
 {
     stg_json_object_begin(json);
@@ -165,7 +185,7 @@ void stg_values_json(struct stg_json_writer *json, const struct stager_tensor *t
         stg_json_int(json, tensor->shape[i]);
     stg_json_array_end(json);
     stg_json_key(json, "values");
-    nested_json(json, tensor, 0, 0);
+    stg_values_json_array(json, tensor);
     stg_json_object_end(json);
 }
 
