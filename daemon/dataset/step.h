@@ -119,6 +119,7 @@ struct stg_transformation {
     const char *last_input; /* NULL: none */
     bool is_single;         /* a pipeline has one such step at most */
     bool passes_codes;      /* its iterator takes and yields coded tensors */
+    bool takes_all; /* its result depends on components that no text names (projection) */
     /* Its iterator has count and seek, which need those of all its inputs. */
     bool is_indexable;
     /* Returns whether its options are such that it has not. NULL: never. */

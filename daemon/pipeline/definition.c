@@ -117,13 +117,14 @@ static int check_targets(const struct stg_definition *definition, struct stg_err
     return stg_err_prefix(err, err->code, "targets");
 }
 
-/* What a state of a stream says of the pipeline. */
+/* What a state of a stream says of the pipeline. The columns that are read count: rows
+ * whose nulls are errors, and the order of a global shuffle, depend on them. */
 static int sign(struct stg_definition *definition, struct stg_err *err)
 {
     char buf[256];
     const struct stg_pipeline_spec *spec = definition->spec;
-    stg_signature_write(spec, definition->vocabularies.fingerprint,
-                        definition->signature);
+    stg_signature_write(&definition->projection.spec,
+                        definition->vocabularies.fingerprint, definition->signature);
     const char *reason = stg_signature_irreproducible(spec, buf, sizeof(buf));
     if (reason == NULL)
         return 0;
@@ -152,6 +153,9 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
                                err);
     if (rc == 0)
         rc = expand_composites(definition->spec, &definition->element, err);
+    if (rc == 0)
+        rc = stg_projection_init(definition->spec, &definition->element,
+                                 &definition->bump, &definition->projection, err);
     if (rc == 0)
         rc = stg_graph_create(definition->spec, &definition->element, NULL,
                               &definition->graph, err);

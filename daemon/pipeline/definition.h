@@ -9,6 +9,7 @@
 
 #include "core/spec.h"
 #include "core/state.h"
+#include "daemon/dataset/sources/projection.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/host/identity.h"
 #include "daemon/stage/stage.h"
@@ -20,7 +21,8 @@ struct stg_definition {
     struct stg_pipeline_spec *spec;
     struct stg_bump bump; /* of element, text, file */
     struct stg_schema element;
-    struct stg_container *container; /* NULL: none */
+    struct stg_projection projection; /* of the columns that are read */
+    struct stg_container *container;  /* NULL: none */
     struct stg_graph *graph;
     struct stg_partitions *partitions;
     struct stg_sizes sizes;

@@ -521,6 +521,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->n_gone = catalog->n_gone;
     instance->config = (struct stg_stage_config){
         .spec = definition->spec,
+        .projection = &definition->projection,
         .graph = definition->graph,
         .partitions = definition->partitions,
         .generation = pipeline->generation,

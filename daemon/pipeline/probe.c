@@ -10,6 +10,7 @@
 #include "core/param.h"
 #include "daemon/dataset/files/braces.h"
 #include "daemon/dataset/files/listing.h"
+#include "daemon/dataset/sources/projection.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/step_lint.h"
 #include "daemon/host/bounded.h"
@@ -279,14 +280,26 @@ static void try_steps(struct probe *probe, const struct stg_pipeline_spec *spec,
     try_names(probe, spec, steps, n, "listing");
 }
 
+/* The columns are those that a run reads. */
+static void try_all(struct probe *probe, struct stg_pipeline_spec *spec)
+{
+    struct stg_schema element;
+    struct stg_projection projection;
+    const struct stg_pipeline_spec *read = spec;
+    if (stg_dataset_infer(spec, &spec->bump, &element, NULL) == 0 &&
+        stg_projection_init(spec, &element, &spec->bump, &projection, NULL) == 0)
+        read = &projection.spec;
+    try_steps(probe, read, read->steps, read->n_steps);
+    for (size_t i = 0; i < read->n_branches; i++)
+        try_steps(probe, read, read->branches[i].steps, read->branches[i].n_steps);
+}
+
 static void run(struct stg_bounded *bounded)
 {
     struct probe *probe = (struct probe *)bounded;
     struct stg_pipeline_spec *spec = NULL;
     if (stg_load_pipeline(probe->text, probe->text_bytes, "<text>", &spec, NULL) == 0) {
-        try_steps(probe, spec, spec->steps, spec->n_steps);
-        for (size_t i = 0; i < spec->n_branches; i++)
-            try_steps(probe, spec, spec->branches[i].steps, spec->branches[i].n_steps);
+        try_all(probe, spec);
         stg_pipeline_spec_destroy(spec);
     }
 }

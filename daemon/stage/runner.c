@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/dataset/files/identity.h"
+#include "daemon/dataset/sources/projection.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"
@@ -39,6 +40,8 @@ struct writer {
     uint64_t used[N_OTHERS];          /* n_used when each was used last */
     uint64_t n_used;
     struct stg_tensor *given; /* by a last step py_function; NULL: there is none */
+    struct stg_tensor
+        *spread; /* the element, of which the dataset yields less; or NULL */
 };
 
 struct stg_runner {
@@ -294,6 +297,10 @@ static uint64_t write_batch(struct writer *writer, struct stg_work *work, char *
         call_function(writer, work, &worker, &work->err);
         element = writer->given;
     }
+    if (work->err.code == 0 && writer->spread != NULL) {
+        stg_projection_spread(writer->stage->config.projection, element, writer->spread);
+        element = writer->spread;
+    }
     uint64_t bytes = work->err.code == 0 ? write_tensors(writer, work, element, base) : 0;
     stg_work_release(worker);
     return bytes != 0 ? bytes : write_error(base, STG_GRANULE_BYTES, &work->err);
@@ -310,12 +317,24 @@ static int create_given(struct writer *writer, struct stg_err *err)
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
+static int create_spread(struct writer *writer, struct stg_err *err)
+{
+    const struct stg_projection *projection = writer->stage->config.projection;
+    if (projection == NULL || projection->places == NULL)
+        return 0;
+    writer->spread = calloc(projection->n_element, sizeof(*writer->spread));
+    return writer->spread != NULL
+               ? 0
+               : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 static void writer_finish(struct writer *writer)
 {
     executor_finish(&writer->own);
     for (size_t i = 0; i < N_OTHERS; i++)
         executor_finish(&writer->others[i]);
     free(writer->given);
+    free(writer->spread);
     *writer = (struct writer){0};
 }
 
@@ -324,6 +343,8 @@ static int writer_init(struct stg_stage *stage, struct writer *writer,
 {
     writer->stage = stage;
     int rc = create_given(writer, err);
+    if (rc == 0)
+        rc = create_spread(writer, err);
     if (rc == 0)
         rc = executor_init(stage, NULL, &writer->own, err);
     if (rc < 0)
@@ -493,7 +514,10 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .activity = &stage->observers.activity,
         .caller = stg_stage_caller(stage),
     };
-    int rc = stg_dataset_create(stage->config.spec, &env, &runners->dataset, err);
+    const struct stg_projection *projection = stage->config.projection;
+    int rc =
+        stg_dataset_create(projection != NULL ? &projection->spec : stage->config.spec,
+                           &env, &runners->dataset, err);
     return rc == 0 ? find_place(stage, pass, err) : rc;
 }
 

@@ -37,6 +37,7 @@ struct stg_tap;
 struct stg_pool;
 struct stg_client;
 struct stg_prior;
+struct stg_projection;
 struct stg_workers;
 
 /* A run that goes on after a restart of stagerd (daemon/recover). Its dataset goes to
@@ -55,6 +56,7 @@ struct stg_resumed {
 /* The configuration of a stage. Borrowed pointers must outlive the stage. */
 struct stg_stage_config {
     const struct stg_pipeline_spec *spec;
+    const struct stg_projection *projection; /* of spec; NULL: all columns are read */
     const struct stg_graph *graph;
     const struct stg_partitions
         *partitions; /* of the graph; NULL: it has no other partition */

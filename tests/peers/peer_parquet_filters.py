@@ -104,16 +104,17 @@ def draw_filters(table, dtypes, rng):
     return [[condition for condition, _ in one] for one in lists], expression
 
 
-def read(path, columns, filters, defaults=None, batch=97):
-    """The rows of a pass, by column."""
+def read(path, columns, filters, defaults=None, batch=97, used=None):
+    """The rows of a pass, by column: of those that are used."""
     dataset = stager.parquet(path, columns, defaults, filters=filters, shuffle=False).batch(batch)
     element = dataset.get_next()
-    stager.apply(stager.staged({name: element[name] for name in columns}, name="filtered", on_timeout="wait",
+    used = list(columns) if used is None else used
+    stager.apply(stager.staged({name: element[name] for name in used}, name="filtered", on_timeout="wait",
                                max_batch_bytes="16MiB"), replace=True)
-    got = {name: [] for name in columns}
+    got = {name: [] for name in used}
     with stager.open("filtered") as stream:
         for one in stream:
-            for name in columns:
+            for name in used:
                 got[name] += one[name].tolist()
     stager.delete("filtered")
     return got
@@ -146,6 +147,30 @@ def compare(folder, columns, pattern, case, n, rng):
         if got != want:
             print(f"FAIL {pattern} {case}: {filters}: {len(got)} rows, not {len(want)}")
             failed += 1
+    os.remove(path)
+    return failed
+
+
+def compare_unused(folder, columns, pattern, n, rng):
+    """Features are some of the declared columns. The others have nulls, or are missing; filters may be of any."""
+    path = os.path.join(folder, "table.parquet")
+    table = write(path, columns, pattern, ("snappy", "2.0", True, True), rng)
+    dtypes = {name: dtype for name, (_, dtype, _, _) in columns.items() if not name.startswith("decimal")}
+    failed = 0
+    for _ in range(n):
+        declared = {**dtypes, "row": "int64", "missing": "float32"}
+        declared = {name: declared[name] for name in rng.sample(list(declared), len(declared))}
+        of_filter = rng.choice([name for name in dtypes if dtypes[name] != "bool"])
+        used = [name for name in declared if name == "row" or (pattern in ("required", "none") and rng.random() < 0.2 and name in dtypes)]
+        filters, kept = None, table
+        if rng.random() < 0.5:
+            filters, kept = [[of_filter, "is not null"]], table.filter(pc.field(of_filter).is_valid())
+        got = read(path, declared, filters, used=used)
+        for name in used:
+            want = kept.column(name).to_numpy(zero_copy_only=False)
+            if not np.array_equal(np.asarray(got[name], want.dtype), want, equal_nan=want.dtype.kind == "f"):
+                print(f"FAIL {pattern}: {used} of {list(declared)}, {filters}: {name}")
+                failed += 1
     os.remove(path)
     return failed
 
@@ -197,6 +222,9 @@ def main():
         for pattern, case in itertools.product(PATTERNS, cases):
             total += per_file
             failed += compare(folder, columns, pattern, case, per_file, rng)
+        for pattern in PATTERNS:
+            total += per_file
+            failed += compare_unused(folder, columns, pattern, per_file, rng)
         n, wrong = compare_folders(folder, rng)
         total += n
         failed += wrong

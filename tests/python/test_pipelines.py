@@ -97,6 +97,18 @@ class Same(case.Case):
         with self.assertRaises(stager.UnavailableError):
             stager.parquet(path, ["id"], runtime_dir=os.path.join(self.daemon.folder, "none"))
 
+    def test_columns_that_nothing_uses_are_not_read(self):
+        path = self.file("rows.csv", "a,b,c\n1,x,10\n2,,20\n3,y,30\n")
+        name = self._testMethodName[:64]
+        text = (f'dataset: [{{files: {{pattern: "{path}"}}}}, {{csv: {{header: true, columns: {{none: int64, a: int64, b: float32, '
+                'c: int64}}}, {batch: {batch_size: 2}}]\n'
+                'graph: [{name: x, op: add, input: [c, c]}]\nstaged: {features: {x: x, a: a%s}}\n')
+        self.assertFalse(any("problem" in line for line in stager.apply(text % "", name=name).reply["advice"]))
+        with stager.open(name) as stream:
+            self.assertEqual([(batch["a"].tolist(), batch["x"].tolist()) for batch in stream], [([1, 2], [20, 40]), ([3], [60])])
+        with self.assertWarnsRegex(RuntimeWarning, 'column b: "x" is not a valid float32'):
+            stager.apply(text % ", b: b", name=name, replace=True)
+
     def test_columns_of_parquet_files_may_be_a_schema_of_pyarrow(self):
         class Schema:
             names = ["id", "price", "at", "name"]

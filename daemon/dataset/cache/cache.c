@@ -538,4 +538,6 @@ static int cache_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
-const struct stg_transformation stg_cache = {"cache", cache_infer, cache_create};
+/* What it stores is for pipelines with other graphs, too. */
+const struct stg_transformation stg_cache = {
+    .name = "cache", .infer = cache_infer, .create = cache_create, .takes_all = true};

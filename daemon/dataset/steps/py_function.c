@@ -221,6 +221,7 @@ const struct stg_transformation stg_py_function = {
     .infer = py_function_infer,
     .create = py_function_create,
     .is_single = true,
+    .takes_all = true,
 };
 
 /* ---- of a pipeline ---- */

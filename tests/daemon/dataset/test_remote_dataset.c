@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/dataset/sources/projection.h"
 #include "daemon/dataset/step.h"
 #include "daemon/index/index.h"
 #include "daemon/storage/http/fetcher.h"
@@ -31,6 +32,24 @@ static char *render(const char *reader, const char *url)
     struct stg_dataset_env env = stg_test_env();
     struct stg_pipeline_spec *spec = stg_test_load(text);
     char *rendered = stg_test_render_spec(spec, &env, 0);
+    stg_pipeline_spec_destroy(spec);
+    return rendered;
+}
+
+/* The same with the columns that the features use alone. */
+static char *render_projected(const char *reader, const char *url)
+{
+    char text[8192];
+    snprintf(text, sizeof(text),
+             "dataset:\n- files: {pattern: \"%s\", shuffle: false}\n- %s\n", url, reader);
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec = stg_test_load(text);
+    struct stg_projection projection;
+    struct stg_schema element;
+    struct stg_err err = {0};
+    CHECK_OK(stg_dataset_infer(spec, &spec->bump, &element, &err), err);
+    CHECK_OK(stg_projection_init(spec, &element, &spec->bump, &projection, &err), err);
+    char *rendered = stg_test_render_spec(&projection.spec, &env, 0);
     stg_pipeline_spec_destroy(spec);
     return rendered;
 }
@@ -198,6 +217,27 @@ static void only_the_columns_that_are_wanted_come_from_another_machine(void)
                   &bytes);
     CHECK(bytes > 6 * chunk && bytes < 6 * chunk + 80000);
     CHECK_INT(n, 2 + 3 * 2 * 2);
+    stg_test_server_stop();
+}
+
+/* The pipeline declares all columns, and its features are two of them. */
+static void columns_that_nothing_uses_do_not_come_from_another_machine(void)
+{
+    uint64_t before, bytes, chunk = 40000 * 8;
+    start();
+    const char *path = make_file("parquet", "--columns 6 --groups 3 --rows 40000");
+    char *want = render("parquet: {columns: {c1: int64, c4: int64}}", path);
+    count_requests(&before);
+    char *got = render_projected(
+        "parquet: {columns: {c0: int64, c1: int64, c2: int64, c3: int64, c4: int64, "
+        "c5: int64}}\nstaged: {features: {x: c1, y: c4}}",
+        stg_test_server_url("/file%s", path));
+    count_requests(&bytes);
+    CHECK_STR(got, want);
+    CHECK(strlen(want) > 10000);
+    CHECK(bytes - before > 6 * chunk && bytes - before < 6 * chunk + 80000);
+    free(got);
+    free(want);
     stg_test_server_stop();
 }
 
@@ -387,6 +427,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(every_reader_reads_the_same_from_another_machine, 60),
     TEST_SLOW(an_object_has_a_record_index, 60),
     TEST_SLOW(only_the_columns_that_are_wanted_come_from_another_machine, 60),
+    TEST_SLOW(columns_that_nothing_uses_do_not_come_from_another_machine, 60),
     TEST_SLOW(a_footer_is_fetched_once, 60),
     TEST_SLOW(small_columns_that_are_close_together_are_one_request, 60),
     TEST_SLOW(row_groups_that_a_filter_excludes_are_not_fetched, 60),
