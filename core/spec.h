@@ -262,6 +262,27 @@ struct stg_gpu_settings {
 };
 
 /* /etc/stager/stagerd.yaml. */
+/* What a quota limits. */
+enum stg_quota_kind {
+    STG_QUOTA_MEMORY,    /* bytes */
+    STG_QUOTA_PIPELINES, /* applied */
+    STG_QUOTA_CLIENTS,   /* connections */
+    STG_QUOTA_RUNNERS,   /* threads of stages */
+    STG_QUOTA_REQUESTS,  /* a second */
+    STG_QUOTA_REMOTE,    /* bytes a second */
+    STG_N_QUOTA_KINDS
+};
+
+#define STG_NO_QUOTA UINT64_MAX
+
+/* Of a user, or of the members of a group together. */
+struct stg_quota_spec {
+    const char *user; /* its name or number; "*": each user without a quota of its own;
+                         NULL: of the group */
+    const char *group;
+    uint64_t limit[STG_N_QUOTA_KINDS];
+};
+
 struct stg_settings {
     const char *runtime_dir;
     const char *state_dir;
@@ -281,6 +302,8 @@ struct stg_settings {
     uint32_t max_clients;            /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;
+    const struct stg_quota_spec *quotas;
+    size_t n_quotas;
     bool gate_enable; /* the nanomsg endpoint */
     struct stg_remote_settings remote;
     struct stg_gpu_settings gpu;

@@ -250,6 +250,47 @@ static struct stg_gpu_settings gpu_of(const Stager__Gpu *from)
                                      .stage_multi_stream = from->stage_multi_stream};
 }
 
+static uint64_t limit_of(protobuf_c_boolean is_set, uint64_t limit)
+{
+    return is_set ? limit : STG_NO_QUOTA;
+}
+
+static int quota_fill(struct stg_reader *r, const Stager__Quota *from,
+                      struct stg_quota_spec *ret)
+{
+    if ((from->user != NULL) == (from->group != NULL))
+        return stg_read_fail(r, (int)from->line, (int)from->column,
+                             "quotas: an entry needs user or group, and not both");
+    *ret = (struct stg_quota_spec){
+        .user = from->user,
+        .group = from->group,
+        .limit = {[STG_QUOTA_MEMORY] = limit_of(from->has_memory, from->memory),
+                  [STG_QUOTA_PIPELINES] = limit_of(from->has_pipelines, from->pipelines),
+                  [STG_QUOTA_CLIENTS] = limit_of(from->has_clients, from->clients),
+                  [STG_QUOTA_RUNNERS] = limit_of(from->has_runners, from->runners),
+                  [STG_QUOTA_REQUESTS] =
+                      limit_of(from->has_requests_per_second, from->requests_per_second),
+                  [STG_QUOTA_REMOTE] = limit_of(from->has_remote_bytes_per_second,
+                                                from->remote_bytes_per_second)}};
+    return 0;
+}
+
+static int quotas_fill(struct stg_reader *r, const Stager__Settings *from,
+                       const struct stg_quota_spec **ret)
+{
+    struct stg_quota_spec *quotas =
+        stg_bump_alloc(r->bump, from->n_quotas * sizeof(*quotas));
+    if (quotas == NULL)
+        return stg_read_fail_memory(r);
+    for (size_t i = 0; i < from->n_quotas; i++) {
+        int rc = quota_fill(r, from->quotas[i], &quotas[i]);
+        if (rc < 0)
+            return rc;
+    }
+    *ret = quotas;
+    return 0;
+}
+
 static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
                          struct stg_settings *ret)
 {
@@ -267,7 +308,13 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
             .inter_op_threads_num = pool->inter_op_threads_num,
             .intra_op_threads_num = pool->intra_op_threads_num};
     }
+    const struct stg_quota_spec *quotas = NULL;
+    int rc = quotas_fill(r, from, &quotas);
+    if (rc < 0)
+        return rc;
     *ret = (struct stg_settings){
+        .quotas = quotas,
+        .n_quotas = from->n_quotas,
         .runtime_dir = from->runtime_dir,
         .state_dir = from->state_dir,
         .pipeline_dir = from->pipeline_dir,

@@ -77,6 +77,8 @@ static const struct {
     {&stager__staged__descriptor, "stage_subgraph_stream_id", {0, 65535}},
     {&stager__staged__descriptor, "reconnect_grace_millis", {0, MAX_MILLIS}},
     {&stager__settings__descriptor, "max_clients", {1, 65536}},
+    {&stager__quota__descriptor, "requests_per_second", {1, UINT32_MAX}},
+    {&stager__quota__descriptor, "remote_bytes_per_second", {1, INT64_MAX}},
     {&stager__gpu__descriptor, "multi_stream_num", {1, 64}},
     {&stager__thread_pool__descriptor, "inter_op_threads_num", {1, 1024}},
     {&stager__thread_pool__descriptor, "intra_op_threads_num", {1, 1024}},

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/cgroup.h"
+#include "daemon/host/share.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -84,7 +85,25 @@ void stg_budget_init(struct stg_budget *budget, uint64_t total)
     budget->used = 0;
     budget->holders = NULL;
     budget->reclaim = NULL;
+    budget->whole = NULL;
+    budget->share = NULL;
     pthread_mutex_init(&budget->lock, NULL);
+}
+
+void stg_budget_init_part(struct stg_budget *budget, struct stg_budget *whole,
+                          struct stg_share *share)
+{
+    *budget = (struct stg_budget){.whole = whole, .share = share};
+}
+
+static struct stg_budget *whole_of(struct stg_budget *budget)
+{
+    return budget->whole != NULL ? budget->whole : budget;
+}
+
+uint64_t stg_budget_total(const struct stg_budget *budget)
+{
+    return budget->whole != NULL ? budget->whole->total : budget->total;
 }
 
 void stg_budget_finish(struct stg_budget *budget)
@@ -210,8 +229,8 @@ static int refuse(struct stg_budget *budget, uint64_t bytes, const char *holder,
         "num_threads, max_in_flight, batch_size or memory_budget of the pipeline");
 }
 
-int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holder,
-                    struct stg_err *err)
+static int take_whole(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                      struct stg_err *err)
 {
     uint64_t missing = try_take(budget, bytes, holder);
     if (missing > 0 && bytes <= budget->total && budget->reclaim != NULL) {
@@ -221,14 +240,43 @@ int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holde
     return missing == 0 ? 0 : refuse(budget, bytes, holder, err);
 }
 
-int stg_budget_take_free(struct stg_budget *budget, uint64_t bytes, const char *holder,
-                         struct stg_err *err)
+static int take_whole_free(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                           struct stg_err *err)
 {
     return try_take(budget, bytes, holder) == 0 ? 0 : refuse(budget, bytes, holder, err);
 }
 
+/* From the quota first, which has a lock of its own. */
+static int take_both(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                     int (*take)(struct stg_budget *budget, uint64_t bytes,
+                                 const char *holder, struct stg_err *err),
+                     struct stg_err *err)
+{
+    int rc = stg_share_take(budget->share, STG_QUOTA_MEMORY, bytes, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "%s", holder);
+    rc = take(whole_of(budget), bytes, holder, err);
+    if (rc < 0)
+        stg_share_give(budget->share, STG_QUOTA_MEMORY, bytes);
+    return rc;
+}
+
+int stg_budget_take(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                    struct stg_err *err)
+{
+    return take_both(budget, bytes, holder, take_whole, err);
+}
+
+int stg_budget_take_free(struct stg_budget *budget, uint64_t bytes, const char *holder,
+                         struct stg_err *err)
+{
+    return take_both(budget, bytes, holder, take_whole_free, err);
+}
+
 void stg_budget_give(struct stg_budget *budget, uint64_t bytes, const char *holder)
 {
+    stg_share_give(budget->share, STG_QUOTA_MEMORY, bytes);
+    budget = whole_of(budget);
     pthread_mutex_lock(&budget->lock);
     budget->used -= bytes < budget->used ? bytes : budget->used;
     take_from_holder(budget, bytes, holder);
@@ -238,6 +286,7 @@ void stg_budget_give(struct stg_budget *budget, uint64_t bytes, const char *hold
 void stg_budget_move(struct stg_budget *budget, uint64_t bytes, const char *from,
                      const char *to)
 {
+    budget = whole_of(budget);
     pthread_mutex_lock(&budget->lock);
     take_from_holder(budget, bytes, from);
     add_to_holder(budget, bytes, to);

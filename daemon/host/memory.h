@@ -12,6 +12,8 @@
 
 #include "core/err.h"
 
+struct stg_share;
+
 /* The hard budget of a daemon, in bytes: batches, rings, and the buffers of datasets. Any
  * thread. */
 struct stg_budget {
@@ -23,7 +25,17 @@ struct stg_budget {
      * without the lock. May be NULL. */
     void (*reclaim)(void *owner, uint64_t bytes);
     void *owner;
+    struct stg_budget *whole; /* this one is a user's part of it; NULL: it is the whole */
+    struct stg_share *share;  /* of that user; borrowed */
 };
+
+/* Initialises the part of `whole` that a user takes: its quota of memory counts too. It
+ * needs no stg_budget_finish. */
+void stg_budget_init_part(struct stg_budget *budget, struct stg_budget *whole,
+                          struct stg_share *share);
+
+/* Returns the total of the whole. */
+uint64_t stg_budget_total(const struct stg_budget *budget);
 
 /* Initialises the budget. total 0: a quarter of the available memory of the machine and
  * the control group, at least 64 MiB. */

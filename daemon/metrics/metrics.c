@@ -11,6 +11,7 @@
 
 #include "core/status.h"
 #include "daemon/autotune/measure.h"
+#include "daemon/host/share.h"
 #include "daemon/metrics/process.h"
 #include "daemon/storage/counts.h"
 
@@ -243,6 +244,49 @@ static void put_server(const struct stg_metrics_source *source, size_t n_pipelin
             source->budget->total);
     put_one(text, "stager_memory_used_bytes", STG_METRIC_GAUGE,
             "Memory that counts on memory_budget.", stg_budget_used(source->budget));
+}
+
+/* ---- quotas ---- */
+
+struct quotas {
+    const struct stg_metrics_source *source;
+    struct stg_metrics_text *text;
+    const char *name;
+    bool is_limit;
+};
+
+/* Of the user itself, and all for those that may see every pipeline. */
+static void put_quota(void *owner, const struct stg_share_use *use)
+{
+    const struct quotas *quotas = owner;
+    char whose[160], resource[64], number[16];
+    uid_t uid = use->is_group ? 0 : use->id;
+    if (!stg_catalog_allowed_of(quotas->source->catalog, uid, quotas->source->identity))
+        return;
+    bool is_named = strcmp(use->name, "*") != 0;
+    snprintf(number, sizeof(number), "%u", (unsigned)use->id);
+    stg_metrics_label(use->is_group ? "group" : "user", is_named ? use->name : number,
+                      whose, sizeof(whose));
+    for (size_t k = 0; k < STG_N_QUOTA_KINDS; k++) {
+        if (use->limit[k] == STG_NO_QUOTA || (!quotas->is_limit && stg_quota_is_rate(k)))
+            continue;
+        stg_metrics_label("resource", stg_quota_key(k), resource, sizeof(resource));
+        stg_metrics_put(quotas->text, quotas->name, "", whose, resource,
+                        quotas->is_limit ? use->limit[k] : use->used[k]);
+    }
+}
+
+static void put_quotas(const struct stg_metrics_source *source,
+                       struct stg_metrics_text *text)
+{
+    struct quotas limits = {source, text, "stager_quota_limit", true};
+    struct quotas used = {source, text, "stager_quota_used", false};
+    stg_metrics_family(text, limits.name, STG_METRIC_GAUGE,
+                       "What a quota allows a user, or the members of a group together.");
+    stg_share_each(put_quota, &limits);
+    stg_metrics_family(text, used.name, STG_METRIC_GAUGE,
+                       "What is in use of a quota, but for rates.");
+    stg_share_each(put_quota, &used);
 }
 
 static void put_storage(struct stg_metrics_text *text, const char *name, const char *help,
@@ -502,6 +546,7 @@ int stg_metrics_write(const struct stg_metrics_source *source,
     if (good) {
         put_process(source, text);
         put_server(source, rows.n, text);
+        put_quotas(source, text);
         put_reads(text);
         put_info(&rows, text);
         for (size_t i = 0; i < sizeof(total_families) / sizeof(total_families[0]); i++)

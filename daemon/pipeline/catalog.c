@@ -12,6 +12,7 @@
 #include "daemon/autotune/measure.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/host/pool.h"
+#include "daemon/host/share.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pipeline/difference.h"
 #include "daemon/pipeline/recovery.h"
@@ -59,6 +60,29 @@ struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog)
     return catalog->containers;
 }
 
+/* ---- quotas ---- */
+
+/* The pipeline counts on the quota of the definition's applier from now on. */
+static int count_pipeline(struct stg_pipeline *pipeline,
+                          const struct stg_definition *definition, struct stg_err *err)
+{
+    stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+    int rc = stg_share_take(definition->share, STG_QUOTA_PIPELINES, 1, err);
+    if (rc == 0)
+        pipeline->counted = definition->share;
+    else
+        stg_share_add(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+    return rc;
+}
+
+/* As count_pipeline, also above the limit: the pipeline is there. */
+static void count_anyway(struct stg_pipeline *pipeline)
+{
+    stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+    pipeline->counted = pipeline->definition->share;
+    stg_share_add(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+}
+
 /* ---- life ---- */
 
 int stg_catalog_create(uv_loop_t *loop, const struct stg_settings *settings,
@@ -103,7 +127,7 @@ static int make_workers(struct stg_catalog *catalog, const char *name,
                                         .keeper = definition,
                                         .release = release_definition,
                                         .name = name,
-                                        .budget = catalog->budget,
+                                        .budget = stg_catalog_budget(catalog, definition),
                                         .wake = catalog->hooks.wake,
                                         .owner = catalog->hooks.owner};
     int rc = stg_workers_create(&config, ret, err);
@@ -127,6 +151,7 @@ static void free_pipeline(struct stg_pipeline *pipeline)
     stop_workers(pipeline, "the pipeline was deleted");
     stg_gathering_destroy(pipeline->gathering);
     stg_journal_unref(pipeline->journal);
+    stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
     stg_totals_finish(&pipeline->totals);
@@ -484,10 +509,13 @@ static void give_up(struct stg_change *change)
 {
     struct stg_pipeline *pipeline = change->pipeline;
     stg_workers_unref(change->workers);
-    if (pipeline->generation == 0)
+    if (pipeline->generation == 0) {
         free_pipeline(pipeline); /* with the definition */
-    else if (change->candidate == NULL)
-        stg_definition_unref(change->definition);
+    } else {
+        count_anyway(pipeline);
+        if (change->candidate == NULL)
+            stg_definition_unref(change->definition);
+    }
     change->pipeline = NULL;
 }
 
@@ -518,6 +546,13 @@ static int begin_change(struct stg_catalog *catalog, const struct stg_change *wh
                        "another change waits for the disk of state_dir: try again");
     if (change == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = what->definition != NULL
+                 ? count_pipeline(what->pipeline, what->definition, err)
+                 : 0;
+    if (rc < 0) {
+        free(change);
+        return rc;
+    }
     *change = *what;
     change->catalog = catalog;
     change->work.data = change;
@@ -671,6 +706,7 @@ static int load_file(struct stg_catalog *catalog, const char *path, bool from_di
     }
     pipeline->generation = stored.generation;
     pipeline->from_dir = from_dir;
+    count_anyway(pipeline);
     link_pipeline(catalog, pipeline);
     if (!stored.is_saved)
         save_loaded(catalog, pipeline);

@@ -43,9 +43,10 @@ struct stg_instance {
     struct stg_prior *prior; /* that config borrows; NULL: none */
     struct stg_stage *stage;
     struct stg_stage *at_work; /* CREATING, ENDING: the stage; only for the worker */
-    bool is_claimed; /* private: an open that waits attaches to it, and it stays */
-    bool quiet;      /* its runners have ended, and waiting opens were answered */
-    bool shrinks;    /* on a worker: quiet, and clients that left keep its batches */
+    bool is_claimed;    /* private: an open that waits attaches to it, and it stays */
+    uint32_t n_runners; /* that count on the quota of the applier */
+    bool quiet;         /* its runners have ended, and waiting opens were answered */
+    bool shrinks;       /* on a worker: quiet, and clients that left keep its batches */
     struct stg_state start;     /* config.start, if it has one */
     struct stg_resumed resumed; /* config.resumed, if it has one */
     uint64_t run_version;       /* of its stage, when its record was written last */
@@ -83,6 +84,7 @@ struct stg_pipeline {
     struct stg_workers *workers; /* of a py_function step; NULL: none */
     struct stg_journal *journal; /* its commits */
     struct stg_gathering *gathering; /* of a run before the restart; or NULL */
+    struct stg_share *counted;       /* on whose quota the pipeline counts; or NULL */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };
 

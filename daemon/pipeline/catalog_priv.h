@@ -77,6 +77,9 @@ void stg_catalog_drop(struct stg_pipeline *candidate, const char *text);
 void stg_catalog_free_instance(struct stg_instance *instance);
 void stg_catalog_tell(const struct stg_catalog *catalog, enum stg_event_kind kind,
                       uint64_t pipeline_id);
+/* instance.c: returns the budget on which runs and workers of the definition count. */
+struct stg_budget *stg_catalog_budget(struct stg_catalog *catalog,
+                                      struct stg_definition *definition);
 /* Reads the priors of smart_stage: auto from state_dir. */
 void stg_catalog_load_priors(struct stg_catalog *catalog);
 /* Returns a random number, not 0, also without its upper bit. */

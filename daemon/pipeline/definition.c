@@ -13,6 +13,7 @@
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
 #include "daemon/host/pool.h"
+#include "daemon/host/share.h"
 #include "daemon/pipeline/signature.h"
 #include "ops/graph/composite.h"
 #include "proto/load.h"
@@ -189,7 +190,9 @@ int stg_definition_create(const char *text, size_t text_bytes, const char *file,
     stg_trace_init(&definition->trace);
     stg_tap_init(&definition->tap);
     definition->tuning = stg_tuning_create();
-    int rc = definition->tuning != NULL
+    definition->share =
+        stg_share_get(applier->uid, applier->gid, applier->groups, applier->n_groups);
+    int rc = definition->tuning != NULL && definition->share != NULL
                  ? build(definition, text, text_bytes, file, containers, err)
                  : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", file);
     if (rc < 0) {
@@ -219,6 +222,7 @@ void stg_definition_unref(struct stg_definition *definition)
     stg_container_leave(definition->container);
     stg_pipeline_spec_destroy(definition->spec);
     stg_bump_finish(&definition->bump);
+    stg_share_put(definition->share);
     free(definition);
 }
 

@@ -33,7 +33,9 @@ struct stg_definition {
     const char *script;  /* that applied it; NULL: none */
     uint64_t script_run; /* 0: one before the daemon's start */
     struct stg_identity applier;
-    uint64_t applied_ns; /* since 1970; 0: an earlier release, which noted no time */
+    struct stg_share *share;  /* of the applier */
+    struct stg_budget budget; /* its part, once the catalog has a use for it */
+    uint64_t applied_ns;      /* since 1970; 0: an earlier release, which noted no time */
     struct stg_tuning *tuning; /* what `auto` found, for each stage of it; likewise */
     struct stg_trace trace;    /* of all that runs of it but private runs */
     struct stg_tap tap;        /* likewise */

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "daemon/host/cpus.h"
 #include "daemon/host/pool.h"
+#include "daemon/host/share.h"
 #include "daemon/pipeline/catalog_priv.h"
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/signature.h"
@@ -190,8 +191,15 @@ static void end_audit(struct stg_instance *instance)
 
 /* ---- the end ---- */
 
+static void give_runners(struct stg_instance *instance)
+{
+    stg_share_give(instance->definition->share, STG_QUOTA_RUNNERS, instance->n_runners);
+    instance->n_runners = 0;
+}
+
 void stg_catalog_free_instance(struct stg_instance *instance)
 {
+    give_runners(instance);
     stg_stage_destroy(instance->stage);
     stg_workers_unref(instance->config.workers);
     stg_definition_unref(instance->definition);
@@ -378,8 +386,10 @@ static bool sweep_live(struct stg_instance *instance, int *next_millis)
     bool quiet = stg_stage_quiet(instance->stage);
     bool became = quiet && !instance->quiet;
     instance->quiet = quiet;
-    if (became)
+    if (became) {
+        give_runners(instance);
         end_audit(instance);
+    }
     if (became && !stg_stage_finished(instance->stage))
         shrink(instance);
     return became || is_sought;
@@ -441,6 +451,14 @@ bool stg_catalog_quiet(const struct stg_catalog *catalog)
 
 /* ---- making ---- */
 
+struct stg_budget *stg_catalog_budget(struct stg_catalog *catalog,
+                                      struct stg_definition *definition)
+{
+    if (definition->budget.whole == NULL)
+        stg_budget_init_part(&definition->budget, catalog->budget, definition->share);
+    return &definition->budget;
+}
+
 static void create_stage(uv_work_t *work)
 {
     struct stg_instance *instance = work->data;
@@ -481,6 +499,13 @@ static void set_start(struct stg_instance *instance, struct stg_pipeline *pipeli
     instance->config.run_id = pipeline->run_id;
 }
 
+static int take_runners(const struct stg_definition *definition, const char *name,
+                        uint32_t n, struct stg_err *err)
+{
+    int rc = stg_share_take(definition->share, STG_QUOTA_RUNNERS, n, err);
+    return rc < 0 ? stg_err_prefix(err, rc, "pipeline %s", name) : 0;
+}
+
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         const struct stg_wanted *wanted, struct stg_instance **ret,
                         struct stg_err *err)
@@ -501,11 +526,16 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         definition, num_clients, max_in_flight < 2 ? 2 : max_in_flight,
         catalog->settings->default_pipeline_memory);
     rc = stg_stage_plan(&asked, &plan, err);
+    if (rc == 0)
+        rc = take_runners(definition, pipeline->name, plan.num_threads, err);
     if (rc < 0)
         return rc;
     struct stg_instance *instance = calloc(1, sizeof(*instance));
-    if (instance == NULL)
+    if (instance == NULL) {
+        stg_share_give(definition->share, STG_QUOTA_RUNNERS, plan.num_threads);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    instance->n_runners = plan.num_threads;
     instance->catalog = catalog;
     instance->pipeline = private_run ? NULL : pipeline;
     instance->definition = stg_definition_ref(definition);
@@ -543,7 +573,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .audit_run = audits ? stg_catalog_make_id() : 0,
         .audits_contents = audits && audit == STG_AUDIT_CONTENTS,
         .num_clients = num_clients,
-        .budget = catalog->budget,
+        .budget = stg_catalog_budget(catalog, definition),
         .pool = definition->spec->staged.use_thread_pool
                     ? stg_pools_get(catalog->hooks.pools,
                                     definition->spec->staged.thread_pool_id)

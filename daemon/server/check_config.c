@@ -15,6 +15,7 @@
 #include "daemon/host/helper.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
+#include "daemon/host/share.h"
 #include "daemon/host/text_file.h"
 #include "daemon/pipeline/store.h"
 #include "daemon/server/config.h"
@@ -97,6 +98,14 @@ static void check_pools(struct check *check)
                          &pools, &err) < 0)
         say(check, "thread_pools", "%s", err.text);
     stg_pools_destroy(pools);
+}
+
+static void check_quotas(struct check *check)
+{
+    struct stg_err err = {0};
+    if (stg_share_configure(check->settings.quotas, check->settings.n_quotas, &err) < 0)
+        say(check, "quotas", "%s", err.text);
+    stg_share_finish();
 }
 
 static void check_limits(struct check *check)
@@ -189,6 +198,7 @@ int stg_check_config(const char *path)
     check_group(&check);
     check_pools(&check);
     check_limits(&check);
+    check_quotas(&check);
     check_gate(&check);
     check_remote(&check);
     check_pipelines(&check);

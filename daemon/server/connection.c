@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "daemon/host/share.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
@@ -14,7 +15,28 @@ static void on_readable(uv_poll_t *poll, int status, int events);
 
 static void read_on(struct stg_session *session)
 {
+    if (session->is_paced || session->probing != NULL)
+        return;
     uv_poll_start(&session->poll, UV_READABLE | UV_DISCONNECT, on_readable);
+}
+
+static void on_pace(uv_timer_t *timer)
+{
+    struct stg_session *session = timer->data;
+    session->is_paced = false;
+    if (!session->closing)
+        read_on(session);
+}
+
+/* A user above the rate of its quota: its requests wait in their sockets. */
+static void pace(struct stg_session *session)
+{
+    uint64_t wait = stg_share_spend(session->share, STG_QUOTA_REQUESTS, 1);
+    if (wait == 0 || session->closing)
+        return;
+    session->is_paced = true;
+    uv_poll_start(&session->poll, UV_DISCONNECT, on_readable);
+    uv_timer_start(&session->pace, on_pace, wait / 1000000 + 1, 0);
 }
 
 static void serve_probed(struct stg_probing *probing)
@@ -104,11 +126,12 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     static char buf[STG_MESSAGE_MAX_BYTES + 1];
     struct stg_session *session = poll->data;
     bool doorbell = false;
-    if (session->probing != NULL) { /* the end of the connection alone is watched */
+    if (session->probing != NULL || session->is_paced) { /* its end alone is watched */
         stg_session_close(session);
         return;
     }
-    for (int i = 0; i < MESSAGES_A_TURN && !session->closing && session->probing == NULL;
+    for (int i = 0; i < MESSAGES_A_TURN && !session->closing &&
+                    session->probing == NULL && !session->is_paced;
          i++) {
         ssize_t n = recv(session->fd, buf, sizeof(buf), MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -117,10 +140,12 @@ static void on_readable(uv_poll_t *poll, int status, int events)
             stg_session_close(session);
             return;
         }
-        if (n == 1)
+        if (n == 1) {
             doorbell = true;
-        else
-            serve_message(session, buf, (size_t)n);
+            continue;
+        }
+        serve_message(session, buf, (size_t)n);
+        pace(session);
     }
     if (doorbell && !session->closing)
         ring(session);

@@ -3,10 +3,12 @@
  * A request that came through the gate: served by the table of attach.sock, for the user
  * of its token. A change that is sent again is done once.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/gate/gate.h"
+#include "daemon/host/share.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 #include "ops/base/hash.h"
@@ -53,6 +55,21 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
             "for each change, so that a repeated request runs once",
             STG_REQUEST_ID_MAX_BYTES);
     return 0;
+}
+
+/* Nothing of a request waits in stagerd: one above the rate is refused. */
+static int check_rate(const struct stg_identity *identity, struct stg_err *err)
+{
+    struct stg_share *share =
+        stg_share_get(identity->uid, identity->gid, identity->groups, identity->n_groups);
+    uint64_t wait = stg_share_spend(share, STG_QUOTA_REQUESTS, 1);
+    stg_share_put(share);
+    return wait == 0 ? 0
+                     : stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                               "uid %u has sent more requests than its quota allows: "
+                               "send it again in %" PRIu64 " ms, or raise "
+                               "requests_per_second in quotas of stagerd.yaml",
+                               (unsigned)identity->uid, wait / 1000000 + 1);
 }
 
 static uint64_t mix(uint64_t sum, const char *s, size_t n)
@@ -190,7 +207,9 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
     const struct stg_identity *identity =
         rc == 0 ? stg_gate_find_user(server->gate, request.token, request.token_bytes)
                 : NULL;
-    bool is_later = identity != NULL && stg_probing_is_for(&request);
+    if (identity != NULL)
+        rc = check_rate(identity, &err);
+    bool is_later = rc == 0 && identity != NULL && stg_probing_is_for(&request);
     if (is_later)
         rc = probe(server, tag, identity, payload, bytes, &err);
     if (rc < 0) {

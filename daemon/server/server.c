@@ -22,6 +22,7 @@
 #include "daemon/gate/gate.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
+#include "daemon/host/share.h"
 #include "daemon/index/index.h"
 #include "daemon/server/config.h"
 #include "daemon/server/connection.h"
@@ -330,6 +331,13 @@ static void use_remote(const struct stg_remote_settings *remote)
         stg_log(STG_LOG_ERROR, "%s", err.text);
 }
 
+static void use_quotas(const struct stg_settings *settings)
+{
+    struct stg_err err = {0};
+    if (stg_share_configure(settings->quotas, settings->n_quotas, &err) < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+}
+
 /* state_dir exists, or nothing can be stored there. */
 static void use_indexes(const struct stg_settings *settings)
 {
@@ -373,6 +381,7 @@ static void use_settings(struct stg_server *server, const struct stg_settings *f
     }
     stg_gate_enable(server->gate, fresh->gate_enable);
     use_remote(&fresh->remote);
+    use_quotas(fresh);
     stg_log(STG_LOG_INFO,
             "reload: log_level %s, memory_budget %" PRIu64
             ", default_pipeline_memory %" PRIu64 ", max_clients %u",
@@ -484,6 +493,7 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                                   .listen_fd = -1,
                                   .spare_fd = -1};
     use_remote(&settings->remote);
+    use_quotas(settings);
     int rc = stg_limit_check_memory("", settings->memory_budget, err);
     if (rc == 0)
         rc = start_loop(server, err);
@@ -571,6 +581,7 @@ void stg_server_finish(struct stg_server *server)
     stg_catalog_destroy(server->catalog);
     stg_describe_finish();
     stg_fetchers_finish();
+    stg_share_finish();
     stg_stores_finish();
     stg_disk_finish();
     stg_recent_finish();

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/param.h"
 #include "daemon/host/limit.h"
+#include "daemon/host/share.h"
 #include "daemon/pipeline/index_job.h"
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/warm_up.h"
@@ -35,6 +36,7 @@ static void free_session(struct stg_session *session)
         at = &(*at)->next;
     *at = session->next;
     stg_bump_finish(&session->open_bump);
+    stg_share_put(session->share);
     stg_journal_unref(session->journal);
     free(session);
 }
@@ -81,6 +83,7 @@ static void end(struct stg_session *session)
     if (!session->unwatched)
         close_handle(&session->pid_poll);
     close_handle(&session->deadline);
+    close_handle(&session->pace);
 }
 
 void stg_session_claim(struct stg_session *session, struct stg_instance *instance)
@@ -152,6 +155,9 @@ static void close_socket(struct stg_session *session)
     close(session->fd);
     session->fd = -1;
     session->server->n_sessions--;
+    if (session->is_counted)
+        stg_share_give(session->share, STG_QUOTA_CLIENTS, 1);
+    session->is_counted = false;
 }
 
 /* A client that closes its stream of a version that was replaced does not follow. */
@@ -459,7 +465,9 @@ static int init_handles(struct stg_session *session)
     uv_loop_t *loop = &session->server->loop;
     uv_timer_init(loop, &session->deadline);
     session->deadline.data = session;
-    session->n_handles = 1;
+    uv_timer_init(loop, &session->pace);
+    session->pace.data = session;
+    session->n_handles = 2;
     int rc = uv_poll_init(loop, &session->poll, session->fd);
     if (rc == 0) {
         session->poll.data = session;
@@ -477,9 +485,10 @@ static int init_handles(struct stg_session *session)
         return 0;
     }
     session->closing = true;
-    if (session->n_handles > 1)
+    if (session->n_handles > 2)
         close_handle(&session->poll);
     close_handle(&session->deadline);
+    close_handle(&session->pace);
     return rc;
 }
 
@@ -504,6 +513,32 @@ void stg_session_refuse(int fd, int number)
         /* the client sees the end of the connection */
     }
     close(fd);
+}
+
+/* Refuses a connection above max_clients or the quota of its user. */
+static int admit(struct stg_session *session)
+{
+    const struct stg_server *server = session->server;
+    const struct stg_identity *identity = &session->identity;
+    struct stg_err err = {0};
+    session->share =
+        stg_share_get(identity->uid, identity->gid, identity->groups, identity->n_groups);
+    if (server->n_sessions > server->settings->max_clients)
+        stg_err(&err, -STAGER_RESOURCE_EXHAUSTED,
+                "stagerd has max_clients %u connections already: raise it in "
+                "stagerd.yaml to at least %u and reload stagerd, or stop some clients",
+                server->settings->max_clients, server->n_sessions);
+    else if (session->share == NULL)
+        stg_err(&err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    else
+        stg_share_take(session->share, STG_QUOTA_CLIENTS, 1, &err);
+    session->is_counted = err.code == 0;
+    if (err.code == 0)
+        return 0;
+    stg_log(STG_LOG_WARNING, "pid %d was refused: %s", (int)session->pid, err.text);
+    stg_session_fail(session, 0, err.code, err.text);
+    stg_session_close(session);
+    return err.code;
 }
 
 struct stg_session *stg_session_create(struct stg_server *server, int fd)
@@ -533,16 +568,5 @@ struct stg_session *stg_session_create(struct stg_server *server, int fd)
     }
     server->n_sessions++;
     server->counts.n_connections++;
-    if (server->n_sessions > server->settings->max_clients) {
-        char text[160];
-        snprintf(text, sizeof(text),
-                 "stagerd has max_clients %u connections already: raise it in "
-                 "stagerd.yaml to at least %u and reload stagerd, or stop some clients",
-                 server->settings->max_clients, server->n_sessions);
-        stg_log(STG_LOG_WARNING, "pid %d was refused: %s", (int)session->pid, text);
-        stg_session_fail(session, 0, -STAGER_RESOURCE_EXHAUSTED, text);
-        stg_session_close(session);
-        return NULL;
-    }
-    return session;
+    return admit(session) == 0 ? session : NULL;
 }

@@ -47,6 +47,10 @@ struct stg_session {
     uint32_t version; /* of the protocol, that the peer speaks at most */
     pid_t pid;
     struct stg_identity identity;
+    struct stg_share *share; /* of the user; NULL: not known yet, or of the gate */
+    bool is_counted;         /* on the quota of connections */
+    bool is_paced;           /* it reads nothing until pace, which its rate needs */
+    uv_timer_t pace;
     char program[64];
     struct stg_session_answer
         *answer; /* of a caller without a socket: where its replies go */

@@ -152,7 +152,7 @@ static void say_budget(const struct stg_stage *stage, uint64_t budget,
         stg_err_append(err, err->code, "no staged.memory_budget is enough");
         return;
     }
-    uint64_t total = stage->config.budget->total;
+    uint64_t total = stg_budget_total(stage->config.budget);
     stg_err_append(err, err->code, "raise staged.memory_budget to %" PRIu64 "MiB",
                    budget >> 20);
     if (budget > total)

@@ -36,6 +36,13 @@ static void settings_have_errors_with_places(void)
          "s:1:15: thread_pools: found a mapping; expected a list; begin each entry with "
          "\"- \""},
         {"- a\n", "s:1:1: found a list; expected a mapping (\"key: value\")"},
+        {"quotas:\n- {memory: 1GiB}\n",
+         "s:2:3: quotas: an entry needs user or group, and not both"},
+        {"quotas: [{user: ann, group: x}]\n",
+         "s:1:10: quotas: an entry needs user or group, and not both"},
+        {"quotas: [{user: ann, requests_per_second: 0}]\n",
+         "s:1:43: quotas[0].requests_per_second: found 0; expected an integer from 1 to "
+         "4294967295"},
         {"memory_budget: 1GIB\n", "s:1:16: memory_budget: found 1GIB; expected an "
                                   "integer of at least 0; units are "
                                   "KiB MiB GiB TiB KB MB GB TB"},

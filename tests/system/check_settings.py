@@ -49,6 +49,8 @@ def check_mistakes(build, folder):
             ("max_client: 4", ':4:1: unknown key "max_client"'),
             ("log_level: loud", ':4: log_level: "loud" is not one of'),
             ("access_group: nobodys-group", ":4: access_group: there is no group nobodys-group"),
+            ("quotas: [{user: nobodys-user, clients: 1}]", ":4: quotas: quotas[0]: user nobodys-user does not exist"),
+            ("quotas: [{user: '7'}, {user: '7'}]", ":4: quotas: quotas[1]: user 7 has an entry already"),
             ("thread_pools: [{global_name: io, cpus: '99999'}]", ":4: thread_pools: "),
             ("remote: {cache_dir: /dev/null/cache}", ":4: cache_dir: /dev/null is not a directory"),
             ("remote: {stores: [{prefix: 's3://b/', credentials_file: /nowhere/keys}]}",

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/host/share.h"
 #include "daemon/storage/http/disk.h"
 #include "daemon/storage/http/fetch_priv.h"
 #include "daemon/storage/http/fetcher.h"
@@ -40,6 +41,7 @@ struct remote {
     struct stg_object *object;
     struct stg_remote_probe probe; /* object NULL: none */
     struct stg_file_user identity;
+    struct stg_share *share; /* of that user */
     struct stg_quota *quota;
     uint64_t range_bytes;
     unsigned most_ranges;
@@ -459,6 +461,9 @@ int64_t stg_remote_read(struct stg_source *source, uint64_t offset, void *buf,
         drop_taken(remote, offset, bytes);
     remote->last_ns = stg_now_ns();
     pthread_mutex_unlock(&remote->lock);
+    if (n > 0)
+        stg_share_pace(remote->share, STG_QUOTA_REMOTE, (uint64_t)n,
+                       remote->identity.stopped);
     return n;
 }
 
@@ -505,6 +510,7 @@ void stg_remote_close(struct stg_source *source)
     stg_object_unref(remote->object);
     stg_object_unref(remote->probe.object);
     stg_quota_unref(remote->quota);
+    stg_share_put(remote->share);
     pthread_mutex_destroy(&remote->lock);
     free(remote);
 }
@@ -552,11 +558,14 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
     struct remote *remote = calloc(1, sizeof(*remote));
     unsigned max_ranges = identity->in_places ? MAX_PLACES : MAX_RANGES;
     struct range *ranges = calloc(max_ranges, sizeof(*ranges));
-    if (remote == NULL || quota == NULL || ranges == NULL) {
+    struct stg_share *share =
+        stg_share_get(identity->uid, identity->gid, identity->groups, identity->n_groups);
+    if (remote == NULL || quota == NULL || ranges == NULL || share == NULL) {
         int rc =
             stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "%s: out of memory", object->shown);
         stg_object_unref(object);
         stg_quota_unref(quota);
+        stg_share_put(share);
         free(remote);
         free(ranges);
         return rc;
@@ -565,6 +574,7 @@ static int create(const struct stg_storage *storage, struct stg_object *object,
     remote->source.storage = storage;
     remote->object = object;
     remote->identity = *identity;
+    remote->share = share;
     remote->quota = quota;
     remote->ranges = ranges;
     remote->max_ranges = max_ranges;

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas: two users and root share a stagerd, each in a process of its own.
+
+    check_sharing.py SOURCE BUILD
+
+Needs root, to become the users. Skipped otherwise, with status 77.
+"""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from daemon import SLOW, Daemon, check, write
+
+ANN, BOB, GROUP = 64242, 64243, 64300  # numbers that no user or group needs to have
+PIPELINE = """name: %s
+dataset:
+- range: {start: 0, stop: 1000}
+- batch: {batch_size: 10}
+staged: {capacity: 4, num_threads: %d}
+"""
+LIMIT_S = 60 * SLOW
+
+
+def ctl(daemon, uid, *arguments):
+    """Runs stagerctl as a user, who is a member of GROUP; returns status, output and errors."""
+    result = subprocess.run([os.path.join(daemon.build, "client/stagerctl/stagerctl"), *arguments], env=daemon.env(),
+                            user=uid, group=GROUP if uid else 0, extra_groups=[], capture_output=True, text=True,
+                            timeout=LIMIT_S, stdin=subprocess.DEVNULL, cwd="/")
+    return result.returncode, result.stdout, result.stderr
+
+
+def must(daemon, uid, *arguments):
+    status, out, err = ctl(daemon, uid, *arguments)
+    check(status == 0, f"user {uid}: {arguments}: {err}{daemon.log()}")
+    return out
+
+
+def refused(daemon, uid, words, *arguments):
+    status, _, err = ctl(daemon, uid, *arguments)
+    check(status != 0 and "RESOURCE_EXHAUSTED" in err and all(word in err for word in words),
+          f"user {uid}: {arguments}: {status} {err}")
+
+
+def pipeline(daemon, name, num_threads=1):
+    path = os.path.join(daemon.folder, f"{name}.yaml")
+    write(path, PIPELINE % (name, num_threads))
+    return path
+
+
+def reload(daemon, **settings):
+    """Writes other settings, and waits until stagerd uses them."""
+    with open(daemon.config, encoding="utf-8") as file:
+        values = dict(line.rstrip("\n").split(": ", 1) for line in file)
+    values.update({key: json.dumps(value) for key, value in settings.items()})
+    write(daemon.config, "".join(f"{key}: {value}\n" for key, value in values.items()))
+    before = daemon.log().count("reload: log_level")
+    daemon.process.send_signal(signal.SIGHUP)
+    end = time.monotonic() + LIMIT_S
+    while daemon.log().count("reload: log_level") == before:
+        check(time.monotonic() < end, f"no reload: {daemon.log()}")
+        time.sleep(0.01)
+
+
+def start(build, **settings):
+    """A daemon that every user may connect to."""
+    daemon = Daemon(build, **settings)
+    os.chmod(daemon.folder, 0o755)
+    daemon.start()
+    os.chmod(os.path.join(daemon.runtime_dir, "attach.sock"), 0o666)
+    return daemon
+
+
+def used(daemon, resource, **whose):
+    """The gauge of what is in use of a quota, as root sees it; None: there is none."""
+    label = ",".join(f'{key}="{value}"' for key, value in whose.items())
+    wanted = f'stager_quota_used{{{label},resource="{resource}"}} '
+    lines = [line for line in must(daemon, 0, "metrics").splitlines() if line.startswith(wanted)]
+    return int(lines[0].split()[-1]) if lines else None
+
+
+def check_pipelines(build):
+    """A pipeline above the quota is refused; replacing one is not. A reload raises the quota; a restart
+    loads all pipelines. A quota of a group is of its members together."""
+    daemon = start(build, quotas=[{"user": str(ANN), "pipelines": 2}, {"user": "*", "pipelines": 1}])
+    try:
+        for name in ("a1", "a2"):
+            must(daemon, ANN, "apply", pipeline(daemon, name))
+        words = (f"the quota of user {ANN} is 2 pipelines, 2 of them are in use", "raise pipelines of", "at least 3")
+        refused(daemon, ANN, words, "apply", pipeline(daemon, "a3"))
+        check("a3" not in must(daemon, 0, "list"), "a refused pipeline is not there")
+        must(daemon, ANN, "apply", "--replace", pipeline(daemon, "a1", 2))
+        must(daemon, BOB, "apply", pipeline(daemon, "b1"))
+        refused(daemon, BOB, (f"user {BOB} is 1 pipelines", '{user: "*"}'), "apply", pipeline(daemon, "b2"))
+        for name in ("r1", "r2", "r3"):
+            must(daemon, 0, "apply", pipeline(daemon, name))
+        check((used(daemon, "pipelines", user=ANN), used(daemon, "pipelines", user=BOB)) == (2, 1), "metrics")
+        check(f'user="{ANN}"' not in must(daemon, BOB, "metrics"), "another user does not see it")
+        must(daemon, ANN, "delete", "a2")
+        must(daemon, ANN, "apply", pipeline(daemon, "a3"))
+        reload(daemon, quotas=[{"group": str(GROUP), "pipelines": 4}])
+        check(used(daemon, "pipelines", group=GROUP) == 3, "a reload counts what is there")
+        must(daemon, ANN, "apply", pipeline(daemon, "a4"))
+        refused(daemon, BOB, (f"group {GROUP} is 4 pipelines",), "apply", pipeline(daemon, "b2"))
+        reload(daemon, quotas=[{"group": str(GROUP), "pipelines": 2}])
+        check(daemon.stop() == 0, "it stops")
+        daemon.start()
+        check(len(must(daemon, 0, "list", "--json").split('"name"')) == 8, "a restart loads all of them")
+        check(used(daemon, "pipelines", group=GROUP) == 4, "and counts them")
+    finally:
+        daemon.close()
+
+
+def check_clients(build):
+    """Connections above the quota are refused with the reason; another user is not concerned."""
+    daemon = start(build, quotas=[{"user": str(ANN), "clients": 3}])
+    held = []
+    try:
+        os.seteuid(ANN)
+        try:
+            for _ in range(3):
+                held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                held[-1].connect(os.path.join(daemon.runtime_dir, "attach.sock"))
+        finally:
+            os.seteuid(0)
+        refused(daemon, ANN, ("is 3 connections, 3 of them are in use", "raise clients of"), "list")
+        must(daemon, BOB, "list")
+        for one in held:
+            one.close()
+        end = time.monotonic() + LIMIT_S
+        while used(daemon, "clients", user=ANN) != 0:
+            check(time.monotonic() < end, "they count after their end")
+        must(daemon, ANN, "list")
+    finally:
+        for one in held:
+            one.close()
+        daemon.close()
+
+
+def check_runs(build):
+    """Runners and memory are those of the applier, also if root opens the pipeline. They come back."""
+    daemon = start(build, quotas=[{"user": str(ANN), "runners": 2, "memory": "64MiB"}])
+    try:
+        must(daemon, ANN, "apply", pipeline(daemon, "few", 2))
+        must(daemon, ANN, "apply", pipeline(daemon, "many", 3))
+        for uid in (ANN, 0):
+            refused(daemon, uid, ("pipeline many", "is 2 runners, 0 of them are in use", "needs 3 more"), "cat", "many")
+        for _ in range(3):
+            must(daemon, ANN, "cat", "few")
+        end = time.monotonic() + LIMIT_S
+        while used(daemon, "runners", user=ANN) != 0 or used(daemon, "memory", user=ANN) != 0:
+            check(time.monotonic() < end, "a run that has ended counts")
+        reload(daemon, quotas=[{"user": str(ANN), "memory": "1KiB"}])
+        refused(daemon, ANN, ("is 1024 bytes of memory, 0 of them", "raise memory of"), "cat", "few")
+        must(daemon, BOB, "apply", pipeline(daemon, "other", 3))
+        must(daemon, BOB, "cat", "other")
+    finally:
+        daemon.close()
+
+
+def check_requests(build):
+    """Requests above the rate wait, and those of another user do not."""
+    daemon = start(build, quotas=[{"user": str(ANN), "requests_per_second": 2}])
+    loop = 'for i in 1 2 3 4 5 6 7 8; do "$@" >/dev/null || exit 1; done'
+    try:
+        began = time.monotonic()
+        program = os.path.join(daemon.build, "client/stagerctl/stagerctl")
+        slow = subprocess.Popen(["sh", "-c", loop, "sh", program, "list"], env=daemon.env(), user=ANN, group=GROUP,
+                                extra_groups=[], cwd="/", stdin=subprocess.DEVNULL)
+        for _ in range(8):
+            must(daemon, BOB, "list")
+        check(slow.poll() is None, "16 requests of one user take seven seconds")
+        check(slow.wait(LIMIT_S) == 0, "and succeed")
+        check(time.monotonic() - began > 6, f"too fast: {time.monotonic() - began}")
+    finally:
+        daemon.close()
+
+
+def check_remote(source, build):
+    """Reads of remote files keep to the rate of their user; those of another user do not wait."""
+    with tempfile.NamedTemporaryFile() as log:
+        server = subprocess.Popen([sys.executable, os.path.join(source, "tests/daemon/storage/remote_server.py"), log.name],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/"
+        daemon = start(build, quotas=[{"user": str(ANN), "remote_bytes_per_second": 500000}],
+                       remote={"stores": [{"prefix": url}]})
+        text = ("name: %s\ndataset:\n- files: {pattern: ['" + url + "object/o?size=2000000']}\n"
+                "- fixed_length_record: {record_bytes: 1000}\n- batch: {batch_size: 100}\n")
+        try:
+            for uid, name in ((ANN, "a"), (BOB, "b")):
+                path = os.path.join(daemon.folder, name)
+                write(path, text % name)
+                must(daemon, uid, "apply", path)
+            began = time.monotonic()
+            lines = must(daemon, ANN, "cat", "a", "--json").splitlines()
+            slow = time.monotonic() - began
+            check(len(lines) == 20 and slow > 2, f"{len(lines)} batches in {slow} s")
+            began = time.monotonic()
+            check(must(daemon, BOB, "cat", "b", "--json").splitlines() == lines, "another user reads the same")
+            check(time.monotonic() - began < slow, "and does not wait")
+        finally:
+            daemon.close()
+            server.stdin.close()
+            server.wait(LIMIT_S)
+            server.stdout.close()
+
+
+def main():
+    if os.geteuid() != 0:
+        print("needs root, to become two users")
+        sys.exit(77)
+    source, build = sys.argv[1], os.path.abspath(sys.argv[2])
+    check_pipelines(build)
+    check_clients(build)
+    check_runs(build)
+    check_requests(build)
+    check_remote(source, build)
+
+
+main()
