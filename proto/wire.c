@@ -112,6 +112,7 @@ struct parts {
     Stager__MetricsRequest metrics;
     Stager__SchemaRequest schema;
     Stager__TapRequest tap;
+    Stager__DrainRequest drain;
 };
 
 static ProtobufCBinaryData bytes_of(const char *s, size_t n)
@@ -427,6 +428,11 @@ long stg_wire_encode_request(const struct stg_request *request, void *buf,
         parts.tap.millis = request->millis;
         message.tap = &parts.tap;
         break;
+    case STG_REQUEST_DRAIN:
+        stager__drain_request__init(&parts.drain);
+        STG_PUT(&parts.drain, disable, request->disable);
+        message.drain = &parts.drain;
+        break;
     case STG_REQUEST_LIST:
         stager__empty__init(&parts.list);
         message.list = &parts.list;
@@ -594,6 +600,7 @@ static enum stg_request_kind kind_of(const Stager__Request *m, unsigned *ret_n)
         {m->metrics, STG_REQUEST_METRICS},
         {m->schema, STG_REQUEST_SCHEMA},
         {m->tap, STG_REQUEST_TAP},
+        {m->drain, STG_REQUEST_DRAIN},
     };
     enum stg_request_kind ret = STG_REQUEST_NONE;
     *ret_n = 0;
@@ -641,6 +648,7 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
         ret->name = m->tap->name;
         ret->millis = m->tap->millis;
         return 0;
+    case STG_REQUEST_DRAIN: ret->disable = m->drain->disable != 0; return 0;
     case STG_REQUEST_REPORT: return report_take(m->report, bump, &ret->report, err);
     case STG_REQUEST_TRACE:
         ret->name = m->trace->name;

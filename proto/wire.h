@@ -62,6 +62,7 @@ enum stg_request_kind {
     STG_REQUEST_METRICS = 29,
     STG_REQUEST_SCHEMA = 30,
     STG_REQUEST_TAP = 31,
+    STG_REQUEST_DRAIN = 32,
 };
 
 /* What a trainer measured since its last report. The decoder checks only the form of a
@@ -132,6 +133,7 @@ struct stg_request {
     const char *url;   /* schema: of a file, or a pattern */
     uint32_t first;    /* schema: the number of the first column of the reply */
     bool open_metrics; /* metrics: as OpenMetrics; else as text for Prometheus */
+    bool disable;      /* drain */
     uint32_t millis;   /* trace: duration. tap: limit */
     uint32_t most;   /* work: the daemon refuses if it has this many workers; 0: no limit
                         in the request */
@@ -365,6 +367,7 @@ struct stg_reply {
     size_t n_versions;
     struct stg_file_schema schema;
     struct stg_tap_batch tap;
+    uint32_t n_consumers; /* drain; name: the pipeline of one of them */
 
     uint64_t segment_bytes; /* open */
     uint32_t max_in_flight;

@@ -293,6 +293,19 @@ static int versions_fill(const struct stg_reply *from, struct stg_bump *bump,
     return 0;
 }
 
+static int drain_fill(const struct stg_reply *from, struct stg_bump *bump,
+                      Stager__Reply *to)
+{
+    Stager__DrainReply *drain = stg_bump_alloc(bump, sizeof(*drain));
+    if (drain == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    stager__drain_reply__init(drain);
+    STG_PUT(drain, n_consumers, from->n_consumers);
+    drain->pipeline = stg_wire_optional(from->name);
+    to->drain = drain;
+    return 0;
+}
+
 static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
                      Stager__Reply *to)
 {
@@ -316,6 +329,7 @@ static int part_fill(const struct stg_reply *from, struct stg_bump *bump,
     case STG_REQUEST_SCHEMA:
         return stg_wire_schema_fill(&from->schema, bump, &to->schema);
     case STG_REQUEST_TAP: return stg_wire_tap_fill(&from->tap, bump, &to->tap);
+    case STG_REQUEST_DRAIN: return drain_fill(from, bump, to);
     default: return 0;
     }
 }
@@ -604,6 +618,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
         {m->versions != NULL, kind == STG_REQUEST_VERSIONS},
         {m->schema != NULL, kind == STG_REQUEST_SCHEMA},
         {m->tap != NULL, kind == STG_REQUEST_TAP},
+        {m->drain != NULL, kind == STG_REQUEST_DRAIN},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].is_there != parts[i].is_right)
@@ -614,7 +629,7 @@ static bool parts_are_right(const Stager__Reply *m, enum stg_request_kind kind)
 
 static int kind_take(const Stager__Reply *m, struct stg_reply *ret, struct stg_err *err)
 {
-    uint32_t last = STG_REQUEST_TAP + KIND_FIELD;
+    uint32_t last = STG_REQUEST_DRAIN + KIND_FIELD;
     if (m->has_kind && (m->kind <= KIND_FIELD || m->kind > last ||
                         m->kind == STG_REQUEST_REPORT + KIND_FIELD))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
@@ -653,6 +668,10 @@ static int part_take(const Stager__Reply *m, struct stg_bump *bump, struct stg_r
     case STG_REQUEST_SCHEMA:
         return stg_wire_schema_take(m->schema, bump, &ret->schema, err);
     case STG_REQUEST_TAP: return stg_wire_tap_take(m->tap, bump, &ret->tap, err);
+    case STG_REQUEST_DRAIN:
+        ret->n_consumers = m->drain->n_consumers;
+        ret->name = stg_wire_taken(m->drain->pipeline);
+        return 0;
     default: return 0;
     }
 }

@@ -85,9 +85,12 @@ static struct page ready_page(struct stg_http *http, char *buf, size_t bytes)
 {
     struct stg_err err;
     const struct stg_scrape_text *text;
-    return stg_scrape_get(http->scrape, false, FRESH_NS, &text, &err) < 0
-               ? unavailable(&err, buf, bytes)
-               : text_page(MHD_HTTP_OK, "ready\n");
+    static const char drains[] = "\nstager_draining 1\n";
+    if (stg_scrape_get(http->scrape, false, FRESH_NS, &text, &err) < 0)
+        return unavailable(&err, buf, bytes);
+    if (memmem(text->text, text->bytes, drains, sizeof(drains) - 1) != NULL)
+        return text_page(MHD_HTTP_SERVICE_UNAVAILABLE, "stagerd is draining\n");
+    return text_page(MHD_HTTP_OK, "ready\n");
 }
 
 /* Releases have no characters that JSON escapes. */

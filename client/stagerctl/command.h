@@ -31,6 +31,8 @@ struct stg_ctl_options {
     uint64_t limit;     /* 0: none */
     uint64_t count;     /* watch: events; 0: no end */
     uint64_t batches;   /* tap; 0: one */
+    uint64_t timeout;   /* drain, in seconds; 0: none */
+    bool disable;       /* drain */
     uint64_t seconds;   /* watch; 0: no end. trace, explain, tap; 0: the default */
     const char *gate;   /* URL of the gate to ask through; NULL: attach.sock */
     const char *output; /* trace, audit, bugreport; NULL: the default */
@@ -51,6 +53,7 @@ int stg_ctl_explain(const struct stg_ctl_options *options);
 int stg_ctl_ideal(const struct stg_ctl_options *options);
 int stg_ctl_cat(const struct stg_ctl_options *options);
 int stg_ctl_tap(const struct stg_ctl_options *options);
+int stg_ctl_drain(const struct stg_ctl_options *options);
 int stg_ctl_versions(const struct stg_ctl_options *options);
 int stg_ctl_rollback(const struct stg_ctl_options *options);
 int stg_ctl_delete(const struct stg_ctl_options *options);

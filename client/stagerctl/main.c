@@ -143,6 +143,13 @@ static const struct command commands[] = {
      "programs in\n"
      "  other languages ask with. It gives all your rights.",
      stg_ctl_token},
+    {"drain", ARGUMENT_NONE, "[--timeout S] [--disable]", "TE",
+     "Ends the admission of clients and applies, and waits until no client is left: "
+     "without\n"
+     "  limit, or for S seconds. stagerd goes on draining until --disable or its "
+     "restart.\n"
+     "  Only root and the user of stagerd may.",
+     stg_ctl_drain},
     {"bugreport", ARGUMENT_NONE, "[-o FILE]", "o",
      "Prints, or writes to FILE, what a report of a fault needs: releases, machine, "
      "settings,\n"
@@ -252,6 +259,8 @@ static const struct option long_options[] = {
     {"ideal", no_argument, NULL, 'I'},
     {"count", required_argument, NULL, 'c'},
     {"batches", required_argument, NULL, 'b'},
+    {"timeout", required_argument, NULL, 'T'},
+    {"disable", no_argument, NULL, 'E'},
     {"seconds", required_argument, NULL, 's'},
     {"gate", required_argument, NULL, 'g'},
     {"token-file", required_argument, NULL, 't'},
@@ -293,6 +302,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
             ret->key = optarg;
         if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||
             (letter == 'c' && read_number("--count", optarg, &ret->count) != 0) ||
+            (letter == 'T' && read_number("--timeout", optarg, &ret->timeout) != 0) ||
             (letter == 'b' && read_number("--batches", optarg, &ret->batches) != 0) ||
             (letter == 's' && read_number("--seconds", optarg, &ret->seconds) != 0))
             return EXIT_USAGE;
@@ -304,6 +314,7 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
     ret->text = strchr(ret_seen, 'x') != NULL;
     ret->rows = strchr(ret_seen, 'w') != NULL;
     ret->dot = strchr(ret_seen, 'D') != NULL;
+    ret->disable = strchr(ret_seen, 'E') != NULL;
     ret->ideal = strchr(ret_seen, 'I') != NULL;
     return 0;
 }
@@ -327,6 +338,8 @@ static int check_options(const struct command *command,
         return usage_error("--warm cannot be combined with --gate: a warm apply lasts as "
                            "long as a connection",
                            NULL);
+    if (options->disable && options->timeout > 0)
+        return usage_error("--disable does not wait: leave out --timeout", NULL);
     if (options->ideal && options->dot)
         return usage_error("--ideal cannot be combined with --dot", NULL);
     if (strchr(command->options, 'I') != NULL && options->seconds > 0 && !options->ideal)

@@ -25,6 +25,7 @@ struct stg_metrics_source {
     const struct stg_jobs *jobs;
     const char *release;
     uint32_t n_sessions;
+    bool is_draining;
 };
 
 /* Appends the metrics. RESOURCE_EXHAUSTED. */

@@ -26,6 +26,15 @@ static int check_request(const struct stg_request *request, struct stg_err *err)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "a trace needs a descriptor, which cannot pass the gate: "
                        "`stagerctl trace`, without --gate");
+    if (request->kind == STG_REQUEST_TAP)
+        return stg_err(
+            err, -STAGER_UNIMPLEMENTED,
+            "a tap waits as long as a connection lasts, and the gate has none: "
+            "`stagerctl tap`, without --gate");
+    if (request->kind == STG_REQUEST_DRAIN)
+        return stg_err(err, -STAGER_PERMISSION_DENIED,
+                       "stagerd is drained on attach.sock alone: `stagerctl drain`, "
+                       "without --gate");
     if (request->kind == STG_REQUEST_AUDIT)
         return stg_err(err, -STAGER_UNIMPLEMENTED,
                        "an audit needs a descriptor, which cannot pass the gate: "

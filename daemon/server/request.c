@@ -31,6 +31,7 @@ static const struct {
     {STG_REQUEST_METRICS, stg_serve_metrics},
     {STG_REQUEST_SCHEMA, stg_serve_schema},
     {STG_REQUEST_TAP, stg_serve_tap},
+    {STG_REQUEST_DRAIN, stg_serve_drain},
 };
 
 void stg_request_serve(struct stg_session *session, const struct stg_request *request)

@@ -44,7 +44,8 @@ void stg_request_finish(struct stg_session *session, struct stg_reply *reply,
 /* request_admin.c */
 stg_request_handler stg_serve_hello, stg_serve_check, stg_serve_apply, stg_serve_list,
     stg_serve_status, stg_serve_explain, stg_serve_delete, stg_serve_new_token,
-    stg_serve_trace, stg_serve_index, stg_serve_metrics, stg_serve_schema, stg_serve_tap;
+    stg_serve_trace, stg_serve_index, stg_serve_metrics, stg_serve_schema, stg_serve_tap,
+    stg_serve_drain;
 
 /* request_version.c */
 stg_request_handler stg_serve_versions, stg_serve_rollback;

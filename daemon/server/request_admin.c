@@ -14,6 +14,7 @@
 #include "daemon/gate/gate.h"
 #include "daemon/pipeline/explain.h"
 #include "daemon/pipeline/index_job.h"
+#include "daemon/server/draining.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
@@ -258,7 +259,9 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
     struct stg_probing *probing = session->probing;
     struct stg_definition *definition = NULL;
     probing->reply = stg_reply_to(request);
-    int rc = define(session, request, &definition, &err);
+    int rc = stg_draining_check(session->server, &err);
+    if (rc == 0)
+        rc = define(session, request, &definition, &err);
     if (rc == 0)
         rc = stg_request_describe(session, definition, "", &probing->bump,
                                   &probing->reply, &err);
@@ -543,6 +546,18 @@ void stg_serve_tap(struct stg_session *session, const struct stg_request *reques
         stg_session_fail_with(session, request, &err);
 }
 
+/* ---- drain ---- */
+
+void stg_serve_drain(struct stg_session *session, const struct stg_request *request)
+{
+    struct stg_err err = {0};
+    struct stg_reply reply = stg_reply_to(request);
+    int rc = stg_draining_set(session, !request->disable, &err);
+    if (rc == 0)
+        reply.n_consumers = stg_draining_count(session->server, &reply.name);
+    stg_session_finish(session, &reply, rc, &err);
+}
+
 /* ---- metrics ---- */
 
 /* Returns a file that holds the text. RESOURCE_EXHAUSTED. */
@@ -573,7 +588,8 @@ void stg_serve_metrics(struct stg_session *session, const struct stg_request *re
                                         .counts = &server->counts,
                                         .jobs = &server->jobs,
                                         .release = STG_VERSION,
-                                        .n_sessions = server->n_sessions};
+                                        .n_sessions = server->n_sessions,
+                                        .is_draining = server->draining};
     struct stg_metrics_text text = {.is_open = request->open_metrics};
     struct stg_reply reply = stg_reply_to(request);
     struct stg_err err = {0};

@@ -14,6 +14,7 @@
 #include "daemon/pipeline/loading.h"
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pyworker/work.h"
+#include "daemon/server/draining.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
 #include "daemon/stage/feed.h"
@@ -621,7 +622,10 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
     if (pipeline == NULL)
         return 0;
-    if (check_options(request, &err) < 0) {
+    /* A stream that reconnects or follows was admitted before. */
+    bool is_new = request->rejoin.member == 0 && request->generation == 0;
+    if (check_options(request, &err) < 0 ||
+        (is_new && stg_draining_check(session->server, &err) < 0)) {
         stg_session_fail_with(session, request, &err);
         return 0;
     }

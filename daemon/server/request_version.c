@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/pipeline/rollback.h"
+#include "daemon/server/draining.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 #include "daemon/server/warming.h"
@@ -99,6 +100,7 @@ void stg_serve_rollback(struct stg_session *session, const struct stg_request *r
         return;
     struct stg_err err = {0};
     session->probing->reply = stg_reply_to(request);
-    if (roll_back(session, request, pipeline, &err) < 0)
+    if (stg_draining_check(session->server, &err) < 0 ||
+        roll_back(session, request, pipeline, &err) < 0)
         stg_session_fail_with(session, request, &err);
 }

@@ -58,6 +58,7 @@ struct stg_server {
     struct stg_jobs jobs; /* of clients, for metrics */
     uint32_t n_probing;   /* requests that a worker, or a change, is at */
     struct stg_probing *first_turn, *last_turn; /* changes that wait for their turn */
+    bool draining;                              /* no new clients, no applies */
     bool stopping;
     _Atomic int stopped; /* not 0: work for replies ends; read by workers */
 };

@@ -82,6 +82,8 @@ def requests():
     yield "request_rollback_last", (number(1, 16) + data(17, b"id") + number(18, 4) + data(27, data(1, "criteo")))
     yield "request_versions", number(1, 17) + data(28, data(1, "criteo"))
     yield "request_tap", number(1, 24) + data(32, data(1, "criteo") + number(2, 300))
+    yield "request_drain", number(1, 25) + data(33, b"")
+    yield "request_drain_disable", number(1, 26) + data(33, number(1, 1))
     yield "request_schema", number(1, 23) + data(31, data(1, "/data/*.parquet") + number(2, 300))
     yield "request_trace", number(1, 9) + data(12, data(1, "criteo") + number(2, 5000))
     yield "request_gate_delete", (number(1, 9) + data(8, data(1, "criteo")) + data(16, bytes(range(32)))
@@ -211,6 +213,7 @@ def replies():
     yield "reply_tap", number(1, 24) + number(9, 32) + data(
         32, number(1, 300) + number(2, 1) + number(3, 2) + number(4, 299) + number(5, 4096) + number(6, 1 << 33)
         + data(7, shown) + data(7, words) + number(8, 7))
+    yield "reply_drain", number(1, 25) + number(9, 33) + data(33, number(1, 300) + data(2, "criteo"))
     yield "reply_audit", number(1, 18) + number(9, 29)
     yield "reply_metrics", number(1, 22) + number(9, 30)
     yield "reply_trace", number(1, 9) + number(9, 12) + data(13, number(1, 1 << 24))

@@ -150,6 +150,9 @@ static const struct golden_request requests[] = {
      {.id = 23, .kind = STG_REQUEST_SCHEMA, .url = "/data/*.parquet", .first = 300}},
     {GOLDEN(request_tap),
      {.id = 24, .kind = STG_REQUEST_TAP, .name = "criteo", .millis = 300}},
+    {GOLDEN(request_drain), {.id = 25, .kind = STG_REQUEST_DRAIN}},
+    {GOLDEN(request_drain_disable),
+     {.id = 26, .kind = STG_REQUEST_DRAIN, .disable = true}},
     {GOLDEN(request_trace),
      {.id = 9, .kind = STG_REQUEST_TRACE, .name = "criteo", .millis = 5000}},
     {GOLDEN(request_gate_delete),
@@ -492,6 +495,8 @@ static const struct golden_reply replies[] = {
               .tensors = two_tap_tensors,
               .n = 2,
               .n_left_out = 7}}},
+    {GOLDEN(reply_drain),
+     {.id = 25, .kind = STG_REQUEST_DRAIN, .name = "criteo", .n_consumers = 300}},
     {GOLDEN(reply_audit), {.id = 18, .kind = STG_REQUEST_AUDIT}},
     {GOLDEN(reply_metrics), {.id = 22, .kind = STG_REQUEST_METRICS}},
     {GOLDEN(reply_trace), {.id = 9, .kind = STG_REQUEST_TRACE, .page_bytes = 1 << 24}},
@@ -575,6 +580,8 @@ static void golden_bytes_are_the_requests(void)
         CHECK_INT(got.if_generation, want->if_generation);
         CHECK_INT(got.generation, want->generation);
         CHECK_INT(got.warm, want->warm);
+        CHECK_INT(got.disable, want->disable);
+        CHECK_INT(got.millis, want->millis);
         CHECK_INT(got.token_bytes, want->token_bytes);
         CHECK_INT(got.request_id_bytes, want->request_id_bytes);
         CHECK((got.token == NULL) == (want->token == NULL));

@@ -277,6 +277,10 @@ def wait_for(server, page, status):
 
 
 def check_away(server, daemon):
+    daemon.ctl("drain")
+    check(wait_for(server, "/readyz", 503)[2] == "stagerd is draining\n" and server.get("/healthz")[0] == 200, "draining")
+    daemon.ctl("drain", "--disable")
+    check(wait_for(server, "/readyz", 200)[2] == "ready\n", "not draining")
     daemon.stop()
     status, headers, text = wait_for(server, "/metrics", 503)
     check(headers["Content-Type"].startswith("text/plain") and "UNAVAILABLE" in text, text)

@@ -255,6 +255,49 @@ def tap_is_bounded_and_ends_with_the_pipeline(daemon):
     stagerctl(daemon, "delete", "wide")
 
 
+def drain_lets_clients_end_and_admits_no_others(daemon):
+    apply(daemon, "name: drained\ndataset: [{range: {stop: 8}}, {repeat: {}}, {batch: {batch_size: 2}}]\n")
+    path = os.path.join(daemon.folder, "pipeline.yaml")
+    with reading_trainer(daemon, "drained"):
+        end = time.monotonic() + LIMIT_S
+        while reply(daemon, "status", "drained")["rows_per_second"] is None:
+            assert time.monotonic() < end
+        error = stagerctl(daemon, "drain", "--timeout", "1", status=1)
+        assert "DEADLINE_EXCEEDED: 1 client is left" in error and "of pipeline drained;" in error, error
+        before = reply(daemon, "status", "drained")["acknowledged"]
+        for command in ("cat", "drained"), ("apply", path), ("rollback", "drained"):
+            error = stagerctl(daemon, *command, status=1)
+            assert "UNAVAILABLE: stagerd is draining" in error and "drain --disable" in error, (command, error)
+        stagerctl(daemon, "check", path)
+        assert "\nstager_draining 1\n" in stagerctl(daemon, "metrics")
+        while reply(daemon, "status", "drained")["acknowledged"] == before:
+            assert time.monotonic() < end  # the trainer goes on
+        assert reply(daemon, "tap", "drained")["tensors"]["value"]["values"] in ([0, 1], [2, 3], [4, 5], [6, 7])
+        drain = subprocess.Popen([os.path.join(daemon.build, CTL), "drain", "--json"], env=daemon.env(),
+                                 stdout=subprocess.PIPE, text=True)
+    out = json.loads(drain.communicate(timeout=LIMIT_S)[0])
+    assert drain.returncode == 0 and (out["draining"], out["clients"]) == (True, 0) and out["waited_seconds"] >= 0, out
+    if os.geteuid() == 0:
+        another_user_cannot_drain(daemon)
+    assert "admits clients and applies" in stagerctl(daemon, "drain", "--disable") and "\nstager_draining 0\n" in stagerctl(daemon, "metrics")
+    assert "leave out --timeout" in stagerctl(daemon, "drain", "--disable", "--timeout", "1", status=2)
+    stagerctl(daemon, "cat", "drained", "--limit", "1")
+    stagerctl(daemon, "drain")
+    assert daemon.stop() == 0, daemon.log()
+    daemon.start()  # a restart ends it
+    stagerctl(daemon, "apply", path)
+    stagerctl(daemon, "delete", "drained")
+
+
+def another_user_cannot_drain(daemon):
+    for name in (daemon.folder, daemon.runtime_dir, os.path.join(daemon.runtime_dir, "attach.sock")):
+        os.chmod(name, 0o777)
+    for option in [], ["--disable"]:
+        result = subprocess.run([os.path.join(daemon.build, CTL), "drain", *option], env=daemon.env(), user=65534, group=65534,
+                                extra_groups=[], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert result.returncode == 1 and "PERMISSION_DENIED: only root and the user of stagerd" in result.stderr, result
+
+
 class Terminal:
     """stagerctl in a terminal: what it writes moves through a screen of characters."""
 
@@ -383,6 +426,7 @@ def top_without_a_terminal(daemon):
 TESTS = [status_shows_rates_while_a_trainer_reads, tables_fit_the_terminal, status_shows_how_far_a_buffer_is,
          explain_names_the_limit_and_what_a_perfect_loader_gives, a_bugreport_has_no_data,
          tap_shows_published_batches_and_disturbs_no_client, tap_is_bounded_and_ends_with_the_pipeline,
+         drain_lets_clients_end_and_admits_no_others,
          top_in_a_terminal, top_without_a_terminal]
 
 if __name__ == "__main__":

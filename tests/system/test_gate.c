@@ -499,6 +499,8 @@ static void what_needs_descriptors_is_refused(void)
     CHECK_CONTAINS(a.err.text, "attach.sock");
     CHECK_INT(ask(&a, about(STG_REQUEST_FEED)), -STAGER_UNIMPLEMENTED);
     CHECK_INT(ask(&a, about(STG_REQUEST_TRACE)), -STAGER_UNIMPLEMENTED);
+    CHECK_INT(ask(&a, about(STG_REQUEST_TAP)), -STAGER_UNIMPLEMENTED);
+    CHECK_INT(ask(&a, about(STG_REQUEST_DRAIN)), -STAGER_PERMISSION_DENIED);
     CHECK_INT(ask(&a, about(STG_REQUEST_NEW_TOKEN)), -STAGER_PERMISSION_DENIED);
     fixture_finish(&a.fixture);
 }

@@ -14,6 +14,7 @@ _stagerctl_options()
         explain) echo "$common $gate --dot --ideal --seconds" ;;
         cat) echo "$common --limit --rows" ;;
         tap) echo "$common --batches --seconds" ;;
+        drain) echo "$common --timeout --disable" ;;
         watch) echo "$common --count --seconds" ;;
         trace) echo "$common --seconds --output --text" ;;
         audit | bugreport) echo "$common --output" ;;
@@ -36,7 +37,7 @@ _stagerctl()
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            --runtime-dir | --gate | --token-file | --name | --if-generation | --count | --seconds | --limit | --batches | --output | -o | --key) ((i++)) ;;
+            --runtime-dir | --gate | --token-file | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --output | -o | --key) ((i++)) ;;
             -*) ;;
             *)
                 if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((++n)); fi
@@ -54,10 +55,10 @@ _stagerctl()
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --gate | --name | --if-generation | --count | --seconds | --limit | --batches | --key) return ;;
+        --gate | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --key) return ;;
     esac
     if [[ -z $command ]]; then
-        local commands="check apply list status top explain cat tap delete versions rollback watch trace commits audit metrics schema init index cache token bugreport doctor version help"
+        local commands="check apply list status top explain cat tap delete versions rollback watch trace commits audit metrics schema init index cache token drain bugreport doctor version help"
         mapfile -t COMPREPLY < <(compgen -W "$commands --json --runtime-dir --help" -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_stagerctl_options "$command")" -- "$word")

@@ -44,7 +44,7 @@ def bash(folder):
         offered = complete(folder, *words, "-")
         assert options | {"--json", "--runtime-dir", "--help"} <= offered, (name, options, offered)
         for option in offered - {"--help", "--key"}:  # an option that the command does not take is an error
-            values = {"--json": [], "--replace": [], "--warm": [], "--dot": [], "--rows": [], "--text": [], "--ideal": [], "--force": []}
+            values = {"--json": [], "--replace": [], "--warm": [], "--dot": [], "--rows": [], "--text": [], "--ideal": [], "--force": [], "--disable": []}
             done = subprocess.run([*CTL, name, *([second] if second else []), option, *values.get(option, ["1"])],
                                   capture_output=True, text=True, timeout=60, check=False, cwd=folder,
                                   env={**os.environ, "STAGER_RUNTIME_DIR": folder})
