@@ -291,6 +291,7 @@ static void write_table(struct table *table)
     put_footer(to, table, offsets, n_values);
     if (fclose(to) != 0)
         bench_die("cannot write %s", table->path);
+    bench_read_anew(table->path);
     free(plain);
 }
 
