@@ -12,8 +12,9 @@ static_assert(STG_MAX_DIMS == STG_LAYOUT_MAX_DIMS, "a tensor in hand fits at res
 
 int64_t stg_tensor_n(const struct stg_tensor *tensor)
 {
-    int64_t n = 1;
-    for (int i = 0; i < tensor->ndim; i++)
+    const int64_t *splits = tensor->splits;
+    int64_t n = splits != NULL ? splits[tensor->shape[0]] - splits[0] : 1;
+    for (int i = splits != NULL ? 2 : 0; i < tensor->ndim; i++)
         n = (int64_t)((uint64_t)n * (uint64_t)tensor->shape[i]);
     return n;
 }

@@ -44,9 +44,14 @@ struct stg_tensor {
     const int32_t *codes;                 /* coded only */
     const struct stg_strings *dictionary; /* NULL: not coded. Part of a struct
                                              stg_dictionary (ops/base/dictionary.h) */
+    /* Uneven only, in blocks of a dataset: shape[1] is -1, and record i has what lies
+     * from splits[i] - splits[0] up to splits[i + 1] - splits[0], counted in elements of
+     * the dimensions behind it. */
+    const int64_t *splits;
 };
 
-/* Returns the product of the dimensions; 1 for a scalar. */
+/* Returns the product of the dimensions; 1 for a scalar. Of an uneven tensor, the number
+ * of its elements. */
 int64_t stg_tensor_n(const struct stg_tensor *tensor);
 
 /* Returns string i of a tensor, which may be coded. */

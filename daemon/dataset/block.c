@@ -205,11 +205,12 @@ int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
     return 0;
 }
 
-/* Numbers or strings of one record. */
-static int64_t record_n(const struct stg_tensor *tensor)
+/* Returns how many numbers or strings lie before a record. */
+static int64_t values_before(const struct stg_tensor *tensor, int64_t record)
 {
-    int64_t n = 1;
-    for (int d = 1; d < tensor->ndim; d++)
+    const int64_t *splits = tensor->splits;
+    int64_t n = splits != NULL ? splits[record] - splits[0] : record;
+    for (int d = splits != NULL ? 2 : 1; d < tensor->ndim; d++)
         n *= tensor->shape[d];
     return n;
 }
@@ -217,21 +218,26 @@ static int64_t record_n(const struct stg_tensor *tensor)
 struct stg_tensor stg_tensor_records(const struct stg_tensor *tensor, int64_t first,
                                      int64_t n)
 {
-    int64_t each = record_n(tensor);
+    int64_t before = values_before(tensor, first);
+    int64_t n_values = values_before(tensor, first + n) - before;
     struct stg_tensor ret = *tensor;
     ret.shape[0] = n;
+    if (ret.splits != NULL) {
+        ret.shape[1] = n == 1 ? ret.splits[first + 1] - ret.splits[first] : -1;
+        ret.splits = n == 1 ? NULL : ret.splits + first;
+    }
     if (ret.dictionary != NULL) {
-        ret.codes += first * each;
+        ret.codes += before;
         return ret;
     }
     if (ret.dtype == STAGER_STRING) {
-        ret.begin += first * each;
-        ret.end += first * each;
+        ret.begin += before;
+        ret.end += before;
         return ret;
     }
-    uint64_t bytes = (uint64_t)each * stg_dtype_bytes(ret.dtype);
-    ret.data = (char *)ret.data + (uint64_t)first * bytes;
-    ret.data_bytes = (uint64_t)n * bytes;
+    uint64_t bytes = stg_dtype_bytes(ret.dtype);
+    ret.data = (char *)ret.data + (uint64_t)before * bytes;
+    ret.data_bytes = (uint64_t)n_values * bytes;
     return ret;
 }
 
@@ -280,67 +286,118 @@ int stg_block_divide(struct stg_quota *quota, struct stg_block **from, int64_t *
     return 0;
 }
 
-/* Bytes to carve for n records of one component. Strings stay where they are. */
-static uint64_t pick_room(const struct stg_tensor *tensor, int64_t n)
+/* Records that are picked. */
+struct picks {
+    const int64_t *index;
+    int64_t n;
+};
+
+/* Returns how many numbers or strings of a tensor they have. */
+static int64_t count_picked(const struct stg_tensor *tensor, const struct picks *picks)
 {
-    uint64_t count = (uint64_t)(n * record_n(tensor));
-    if (tensor->dictionary != NULL)
-        return stg_block_room(count * sizeof(int32_t));
-    if (tensor->dtype == STAGER_STRING)
-        return 2 * stg_block_room(count * sizeof(int64_t));
-    return stg_block_room(count * stg_dtype_bytes(tensor->dtype));
+    int64_t n = 0;
+    if (tensor->splits == NULL)
+        return picks->n * values_before(tensor, 1);
+    for (int64_t i = 0; i < picks->n; i++)
+        n += values_before(tensor, picks->index[i] + 1) -
+             values_before(tensor, picks->index[i]);
+    return n;
 }
 
-static void *pick_values(struct stg_block *to, const void *from, uint64_t bytes,
-                         const int64_t *index, int64_t n)
+/* Bytes to carve for the picks of one component. Strings stay where they are. */
+static uint64_t pick_room(const struct stg_tensor *tensor, const struct picks *picks)
 {
-    char *ret = stg_block_carve(to, (uint64_t)n * bytes);
-    for (int64_t i = 0; i < n; i++)
-        memcpy(ret + (uint64_t)i * bytes, (const char *)from + (uint64_t)index[i] * bytes,
-               bytes);
+    uint64_t count = (uint64_t)count_picked(tensor, picks), splits = 0;
+    if (tensor->splits != NULL)
+        splits = stg_block_room((uint64_t)(picks->n + 1) * sizeof(int64_t));
+    if (tensor->dictionary != NULL)
+        return splits + stg_block_room(count * sizeof(int32_t));
+    if (tensor->dtype == STAGER_STRING)
+        return splits + 2 * stg_block_room(count * sizeof(int64_t));
+    return splits + stg_block_room(count * stg_dtype_bytes(tensor->dtype));
+}
+
+/* A value takes `bytes`. */
+static void *pick_values(struct stg_block *to, const struct stg_tensor *tensor,
+                         const void *from, uint64_t bytes, const struct picks *picks)
+{
+    uint64_t each = (uint64_t)values_before(tensor, 1) * bytes;
+    char *ret = stg_block_carve(to, (uint64_t)count_picked(tensor, picks) * bytes);
+    char *at = ret;
+    for (int64_t i = 0; i < picks->n; i++, at += each) {
+        uint64_t first = (uint64_t)picks->index[i] * each;
+        if (tensor->splits != NULL) {
+            first = (uint64_t)values_before(tensor, picks->index[i]) * bytes;
+            each = (uint64_t)values_before(tensor, picks->index[i] + 1) * bytes - first;
+        }
+        if (each > 0)
+            memcpy(at, (const char *)from + first, each);
+    }
+    return ret;
+}
+
+static const int64_t *pick_splits(struct stg_block *to, const int64_t *from,
+                                  const struct picks *picks)
+{
+    int64_t *ret = stg_block_carve(to, (uint64_t)(picks->n + 1) * sizeof(*ret));
+    ret[0] = 0;
+    for (int64_t i = 0; i < picks->n; i++)
+        ret[i + 1] = ret[i] + from[picks->index[i] + 1] - from[picks->index[i]];
     return ret;
 }
 
 static void pick_tensor(struct stg_block *to, const struct stg_tensor *from,
-                        const int64_t *index, int64_t n, struct stg_tensor *tensor)
+                        const struct picks *picks, struct stg_tensor *tensor)
 {
-    uint64_t each = (uint64_t)record_n(from);
     *tensor = *from;
-    tensor->shape[0] = n;
+    tensor->shape[0] = picks->n;
+    if (from->splits != NULL)
+        tensor->splits = pick_splits(to, from->splits, picks);
     if (from->dictionary != NULL) {
-        tensor->codes = pick_values(to, from->codes, each * sizeof(int32_t), index, n);
+        tensor->codes = pick_values(to, from, from->codes, sizeof(int32_t), picks);
         return;
     }
     if (from->dtype == STAGER_STRING) {
-        tensor->begin = pick_values(to, from->begin, each * sizeof(int64_t), index, n);
-        tensor->end = pick_values(to, from->end, each * sizeof(int64_t), index, n);
+        tensor->begin = pick_values(to, from, from->begin, sizeof(int64_t), picks);
+        tensor->end = pick_values(to, from, from->end, sizeof(int64_t), picks);
         return;
     }
-    uint64_t bytes = each * stg_dtype_bytes(from->dtype);
-    tensor->data = pick_values(to, from->data, bytes, index, n);
-    tensor->data_bytes = (uint64_t)n * bytes;
+    uint64_t bytes = stg_dtype_bytes(from->dtype);
+    tensor->data = pick_values(to, from, from->data, bytes, picks);
+    tensor->data_bytes = (uint64_t)stg_tensor_n(tensor) * bytes;
+}
+
+static const struct stg_provenance *pick_rows(struct stg_block *to,
+                                              const struct stg_provenance *from,
+                                              const struct picks *picks)
+{
+    struct stg_provenance *ret = stg_block_carve(to, (uint64_t)picks->n * sizeof(*ret));
+    for (int64_t i = 0; i < picks->n; i++)
+        ret[i] = from[picks->index[i]];
+    return ret;
 }
 
 int stg_block_pick(struct stg_quota *quota, struct stg_block *parent,
                    const int64_t *index, int64_t n, struct stg_block **ret,
                    struct stg_err *err)
 {
-    if (parent->n_records == 1)
-        return stg_block_slice(quota, parent, 0, 1, ret, err);
+    const struct picks picks = {index, n};
+    if (n == 1)
+        return stg_block_slice(quota, parent, index[0], 1, ret, err);
     assert(n >= 1 && parent->n_rows == parent->n_records);
     uint64_t bytes = stg_block_room((uint64_t)n * sizeof(struct stg_provenance));
     for (uint32_t c = 0; c < parent->n_components; c++)
-        bytes += pick_room(&parent->tensors[c], n);
+        bytes += pick_room(&parent->tensors[c], &picks);
     struct stg_block *block;
     int rc = stg_block_derive(quota, parent, parent->n_components, bytes,
                               "records of a block", &block, err);
     if (rc < 0)
         return rc;
     for (uint32_t c = 0; c < block->n_components; c++)
-        pick_tensor(block, &parent->tensors[c], index, n, &block->tensors[c]);
+        pick_tensor(block, &parent->tensors[c], &picks, &block->tensors[c]);
     block->n_records = block->n_rows = n;
     if (parent->rows != NULL)
-        block->rows = pick_values(block, parent->rows, sizeof(*parent->rows), index, n);
+        block->rows = pick_rows(block, parent->rows, &picks);
     *ret = block;
     return 0;
 }
@@ -539,9 +596,12 @@ void stg_block_join(struct stg_block *to, uint32_t to_c, struct stg_block *const
     memmove(tensor->shape, tensor->shape + flat,
             (size_t)tensor->ndim * sizeof(tensor->shape[0]));
     tensor->shape[0] = 0;
+    tensor->splits = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct stg_tensor *from = &blocks[i]->tensors[c];
-        tensor->shape[0] += from->shape[0] * (flat ? from->shape[1] : 1);
+        assert(flat || from->splits == NULL);
+        tensor->shape[0] +=
+            flat ? stg_tensor_lengths(from, from->shape[0]) : from->shape[0];
     }
     if (common_dictionary(blocks, n, c) != NULL) {
         join_codes(to, to_c, blocks, n, c);

@@ -54,9 +54,17 @@ int stg_block_derive(struct stg_quota *quota, struct stg_block *parent,
                      struct stg_block **ret, struct stg_err *err);
 
 /* Returns n records, from `first` on, of a tensor whose first dimension counts records.
- */
+ * One record is even. */
 struct stg_tensor stg_tensor_records(const struct stg_tensor *tensor, int64_t first,
                                      int64_t n);
+
+/* Returns the first dimensions of the first n records together: of an even tensor, n
+ * times shape[1]. */
+static inline int64_t stg_tensor_lengths(const struct stg_tensor *tensor, int64_t n)
+{
+    return tensor->splits != NULL ? tensor->splits[n] - tensor->splits[0]
+                                  : n * tensor->shape[1];
+}
 
 /* n (at least 1) records from `first` on: nothing is copied. Each must have equally many
  * rows, unless it is the only one. */

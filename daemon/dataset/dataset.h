@@ -46,7 +46,8 @@ struct stg_position {
  * A block never spans two epochs. An error block has error.code != 0 and n_records 0. It
  * occupies one position of the stream, and the dataset continues after it. Blocks are
  * reference counted, because a batch may be a view of a chunk, and immutable once
- * emitted. Tensors may be coded (core/batch.h) where dataset->takes_codes. */
+ * emitted. Tensors may be coded (core/batch.h) where dataset->takes_codes, and those of
+ * several records uneven where stg_iter_allow_uneven was called. */
 struct stg_block {
     _Atomic uint32_t refs;
     uint32_t n_components;

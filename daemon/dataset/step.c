@@ -89,6 +89,17 @@ int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
     return 0;
 }
 
+void stg_iter_allow_uneven(struct stg_iter *iter)
+{
+    if (iter->impl->allow_uneven != NULL)
+        iter->impl->allow_uneven(iter);
+}
+
+void stg_iter_pass_uneven(struct stg_iter *iter)
+{
+    stg_iter_allow_uneven(iter->input);
+}
+
 void stg_component_prepend(struct stg_component *to, const struct stg_component *from,
                            int64_t size)
 {

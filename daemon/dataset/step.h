@@ -74,6 +74,9 @@ struct stg_iter_impl {
      * of the input. Every error takes the number of a record. What it yields
      * behind the last record is of no use. NULL if count is. */
     int (*seek)(struct stg_iter *iter, uint64_t n, struct stg_err *err);
+    /* From now on a block may have records of different lengths: uneven tensors
+     * (core/batch.h). NULL: a block ends where the shape of the records changes. */
+    void (*allow_uneven)(struct stg_iter *iter);
 };
 
 /* The first member of an implementation's struct, which is malloc'ed. */
@@ -236,6 +239,12 @@ int stg_step_infer_count(const struct stg_step *step, const struct stg_schema *i
 /* Allocates a schema of n components in bump; the caller fills them in. */
 int stg_schema_create(struct stg_bump *bump, size_t n, struct stg_schema *ret,
                       struct stg_err *err);
+
+/* Calls impl.allow_uneven, if there is one: for the create of a step that takes uneven
+ * tensors of its input. pass_uneven implements it for a step that passes on the blocks of
+ * its input, or parts of them. */
+void stg_iter_allow_uneven(struct stg_iter *iter);
+void stg_iter_pass_uneven(struct stg_iter *iter);
 
 /* Sets *to to `from` with one more dimension, the first, of that size. */
 void stg_component_prepend(struct stg_component *to, const struct stg_component *from,

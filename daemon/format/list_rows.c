@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/format/list_rows.h"
 
-#include <stdbool.h>
-
 static bool is_shape(const struct stg_list_rows *rows, const int64_t *shape, uint64_t at)
 {
     int64_t first = rows->first[at], end = rows->first[at + 1];
@@ -23,11 +21,12 @@ static bool is_alike(const struct stg_list_rows *rows, uint64_t a, uint64_t b)
 }
 
 uint64_t stg_list_rows_alike(const struct stg_list_rows *rows, const int64_t *shape,
-                             uint64_t at, uint64_t n)
+                             bool is_uneven, uint64_t at, uint64_t n)
 {
+    bool fits = shape[0] < 0 && (rows->inner == NULL || shape[1] < 0);
     for (uint64_t i = 0; i < n; i++) {
-        if (rows->bad[at + i] != 0 || !is_shape(rows, shape, at + i) ||
-            !is_alike(rows, at, at + i))
+        if (rows->bad[at + i] != 0 || (!fits && !is_shape(rows, shape, at + i)) ||
+            (!is_uneven && !is_alike(rows, at, at + i)))
             return i;
     }
     return n;

@@ -6,6 +6,7 @@
 #ifndef STG_DAEMON_FORMAT_LIST_ROWS_H
 #define STG_DAEMON_FORMAT_LIST_ROWS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,8 +28,9 @@ static inline int64_t stg_list_value_of(const struct stg_list_rows *rows, uint64
 }
 
 /* Returns how many of n rows, from row `at` on, can be had and have the shape of the
- * first one, which fits the declared one; -1: any length. */
+ * first one, which fits the declared one; -1: any length. is_uneven: how many have any
+ * shape that fits. */
 uint64_t stg_list_rows_alike(const struct stg_list_rows *rows, const int64_t *shape,
-                             uint64_t at, uint64_t n);
+                             bool is_uneven, uint64_t at, uint64_t n);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/state.h"
+#include "daemon/dataset/block.h"
 #include "daemon/dataset/content.h"
 #include "ops/base/hash.h"
 
@@ -60,12 +61,12 @@ static uint64_t check_of(const struct stg_block *block)
 {
     uint64_t sum = (uint64_t)(unsigned)block->error.code;
     for (uint32_t c = 0; block->error.code == 0 && c < block->n_components; c++) {
-        const struct stg_tensor *tensor = &block->tensors[c];
-        uint64_t n = (uint64_t)(stg_tensor_n(tensor) / block->n_records);
-        uint64_t bytes = n * stg_dtype_bytes(tensor->dtype);
-        const char *data = tensor->data;
-        if (tensor->dtype == STAGER_STRING && n > 0)
-            data = stg_tensor_string(tensor, 0, &bytes);
+        const struct stg_tensor first = stg_tensor_records(&block->tensors[c], 0, 1);
+        uint64_t n = (uint64_t)stg_tensor_n(&first);
+        uint64_t bytes = n * stg_dtype_bytes(first.dtype);
+        const char *data = first.data;
+        if (first.dtype == STAGER_STRING && n > 0)
+            data = stg_tensor_string(&first, 0, &bytes);
         if (bytes > 0)
             sum = stg_fingerprint64_join(sum, data,
                                          bytes < CHECKED_BYTES ? bytes : CHECKED_BYTES);

@@ -127,7 +127,8 @@ static uint64_t arrow_alike(const struct stg_columnar *table, uint32_t c, uint64
     if (cursor->lost.code != 0)
         return 0;
     if (cursor->column->want.n_lists > 0)
-        return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape, at, n);
+        return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape,
+                                   table->is_uneven, at, n);
     while (state != NULL && i < n && state[at + i] == STG_ARROW_GOOD)
         i++;
     return state != NULL ? i : n;
@@ -141,7 +142,8 @@ static struct stg_column_view arrow_view(const struct stg_columnar *table, uint3
     return (struct stg_column_view){.column = &table->declared[c],
                                     .rows = &cursor->lists.rows,
                                     .at = p->in_batch - cursor->first,
-                                    .n = n};
+                                    .n = n,
+                                    .is_uneven = table->is_uneven && n > 1};
 }
 
 static const char *reason_of(uint8_t state)

@@ -265,6 +265,11 @@ static void indices_destroy(struct stg_iter *iter)
     free(in);
 }
 
+static void indices_allow_uneven(struct stg_iter *iter)
+{
+    stg_iter_allow_uneven(((struct indices *)iter)->rows);
+}
+
 static const struct stg_iter_impl indices_impl = {.next = indices_next,
                                                   .rewind = indices_rewind,
                                                   .destroy = indices_destroy,
@@ -272,7 +277,8 @@ static const struct stg_iter_impl indices_impl = {.next = indices_next,
                                                   .left = indices_left,
                                                   .left_has_errors = true,
                                                   .count = indices_count,
-                                                  .seek = indices_seek};
+                                                  .seek = indices_seek,
+                                                  .allow_uneven = indices_allow_uneven};
 
 int stg_arrow_indices_create(struct stg_iter *rows, struct stg_iter **ret,
                              struct stg_err *err)

@@ -707,6 +707,11 @@ static void columnar_destroy(struct stg_iter *iter)
     free(table);
 }
 
+static void columnar_allow_uneven(struct stg_iter *iter)
+{
+    ((struct stg_columnar *)iter)->is_uneven = true;
+}
+
 static const struct stg_iter_impl columnar_impl = {.next = columnar_next,
                                                    .rewind = columnar_rewind,
                                                    .destroy = columnar_destroy,
@@ -714,7 +719,8 @@ static const struct stg_iter_impl columnar_impl = {.next = columnar_next,
                                                    .left = columnar_left,
                                                    .left_has_errors = true,
                                                    .count = columnar_count,
-                                                   .seek = columnar_seek};
+                                                   .seek = columnar_seek,
+                                                   .allow_uneven = columnar_allow_uneven};
 
 void stg_columnar_destroy(struct stg_columnar *table)
 {

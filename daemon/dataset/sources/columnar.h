@@ -47,7 +47,7 @@ struct stg_columnar_format {
      * yielded, or while table->is_judging those of the filter. */
     int (*go)(struct stg_columnar *table, uint64_t want, struct stg_err *err);
     /* Returns how many of the next `want` rows of column c are there, no error, and of
-     * one shape. */
+     * one shape unless table->is_uneven. */
     uint64_t (*alike)(const struct stg_columnar *table, uint32_t c, uint64_t want);
     /* Why the next row cannot be had because of column c. */
     void (*explain)(const struct stg_columnar *table, uint32_t c, struct stg_err *ret);
@@ -91,6 +91,7 @@ struct stg_columnar {
     uint32_t n, n_shown;
     struct stg_judged *judged; /* NULL: no filter */
     bool is_judging;
+    bool is_uneven;                /* rows of a block may differ in length */
     struct stg_file_user identity; /* of the dataset */
     bool is_numbered; /* rows of all files have numbers: a file that cannot be read ends
                          the pass */

@@ -224,47 +224,89 @@ int stg_columns_infer(const struct stg_step *step, struct stg_bump *bump,
 
 /* ---- rows ---- */
 
-uint64_t stg_column_splits_room(const struct stg_column_view *view)
+/* Rows may have different numbers of lists, or of values: tensors of theirs are uneven.
+ */
+static bool has_uneven_lists(const struct stg_column_view *view)
 {
-    if (!is_pair(view->column))
-        return 0;
-    const int64_t *first = view->rows->first + view->at;
-    return stg_block_room(view->n * ((uint64_t)(first[1] - first[0]) + 1) *
-                          sizeof(int64_t));
+    return view->is_uneven && view->column->n_lists > 0 && view->column->shape[0] < 0;
 }
 
-/* The row_splits of rows that have as many lists each. */
+static bool has_uneven_values(const struct stg_column_view *view)
+{
+    return has_uneven_lists(view) || (view->is_uneven && is_pair(view->column));
+}
+
+/* A row has one row_split more than lists. */
+static uint64_t count_splits(const struct stg_column_view *view)
+{
+    const int64_t *first = view->rows->first + view->at;
+    return (uint64_t)(first[view->n] - first[0]) + view->n;
+}
+
+uint64_t stg_column_splits_room(const struct stg_column_view *view)
+{
+    uint64_t each = stg_block_room((view->n + 1) * sizeof(int64_t));
+    uint64_t bytes = has_uneven_values(view) ? each : 0;
+    if (!is_pair(view->column))
+        return bytes;
+    bytes += has_uneven_lists(view) ? each : 0;
+    return bytes + stg_block_room(count_splits(view) * sizeof(int64_t));
+}
+
+static void set_splits(struct stg_tensor *tensor, const int64_t *splits)
+{
+    tensor->shape[1] = -1;
+    tensor->splits = splits;
+}
+
+/* The row_splits of all rows. */
 static void show_splits(const struct stg_column_view *view, struct stg_block *block,
                         struct stg_tensor *tensor)
 {
     const struct stg_list_rows *rows = view->rows;
-    int64_t n = (int64_t)view->n;
-    int64_t n_lists = rows->first[view->at + 1] - rows->first[view->at];
-    uint64_t bytes = (uint64_t)(n * (n_lists + 1)) * sizeof(int64_t);
+    const int64_t *first = rows->first + view->at;
+    uint64_t bytes = count_splits(view) * sizeof(int64_t);
     int64_t *to = stg_block_carve(block, bytes);
     *tensor = (struct stg_tensor){.dtype = STAGER_INT64,
                                   .ndim = 2,
-                                  .shape = {n, n_lists + 1},
+                                  .shape = {(int64_t)view->n, first[1] - first[0] + 1},
                                   .data = to,
                                   .data_bytes = bytes};
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t *inner = rows->inner + rows->first[view->at + (uint64_t)i];
-        for (int64_t k = 0; k <= n_lists; k++)
+    for (uint64_t i = 0; i < view->n; i++) {
+        const int64_t *inner = rows->inner + first[i];
+        for (int64_t k = 0; k <= first[i + 1] - first[i]; k++)
             *to++ = inner[k] - inner[0];
     }
+    if (!has_uneven_lists(view))
+        return;
+    int64_t *splits = stg_block_carve(block, (view->n + 1) * sizeof(*splits));
+    for (uint64_t i = 0; i <= view->n; i++)
+        splits[i] = first[i] + (int64_t)i;
+    set_splits(tensor, splits);
 }
 
-/* The shape of rows that are alike. Returns the number of values. */
-static uint64_t set_shape(const struct stg_column_view *view, int64_t first,
-                          struct stg_tensor *tensor)
+/* Where each row begins among the values, or among lists of equal lengths. */
+static void show_uneven(const struct stg_column_view *view, struct stg_block *block,
+                        struct stg_tensor *tensor)
+{
+    const struct stg_list_rows *rows = view->rows;
+    const int64_t *first = rows->first + view->at;
+    int64_t *splits = stg_block_carve(block, (view->n + 1) * sizeof(*splits));
+    for (uint64_t i = 0; i <= view->n; i++)
+        splits[i] = is_pair(view->column) ? rows->inner[first[i]] : first[i];
+    set_splits(tensor, splits);
+}
+
+/* The shape of rows that are alike. */
+static void set_shape(const struct stg_column_view *view, struct stg_tensor *tensor)
 {
     const struct stg_declared_column *column = view->column;
     bool is_dense = column->n_lists == 2 && !is_pair(column);
-    int64_t n_values = stg_list_value_of(view->rows, view->at + 1) - first;
+    int64_t n_values = stg_list_value_of(view->rows, view->at + 1) -
+                       stg_list_value_of(view->rows, view->at);
     tensor->shape[tensor->ndim++] = is_dense ? n_values / column->shape[1] : n_values;
     if (is_dense)
         tensor->shape[tensor->ndim++] = column->shape[1];
-    return view->n * (uint64_t)n_values;
 }
 
 struct stg_tensor *stg_column_show(const struct stg_column_view *view,
@@ -278,8 +320,11 @@ struct stg_tensor *stg_column_show(const struct stg_column_view *view,
     if (view->column->n_lists > 0) {
         int64_t first = stg_list_value_of(view->rows, view->at);
         *ret_first = (uint64_t)first;
-        *ret_n = set_shape(view, first, tensor);
+        *ret_n = (uint64_t)(stg_list_value_of(view->rows, view->at + view->n) - first);
+        set_shape(view, tensor);
     }
+    if (has_uneven_values(view))
+        show_uneven(view, block, tensor);
     if (!is_pair(view->column))
         return tensor + 1;
     show_splits(view, block, tensor + 1);

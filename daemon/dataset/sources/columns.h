@@ -36,14 +36,17 @@ int stg_columns_read(const struct stg_step *step, struct stg_declared_column *re
 int stg_columns_infer(const struct stg_step *step, struct stg_bump *bump,
                       struct stg_schema *ret, struct stg_err *err);
 
-/* What a column shows of n rows, from row `at` on; of lists, which are alike. */
+/* What a column shows of n rows, from row `at` on; of lists, which are alike unless
+ * is_uneven. */
 struct stg_column_view {
     const struct stg_declared_column *column;
     const struct stg_list_rows *rows; /* of lists */
     uint64_t at, n;
+    bool is_uneven;
 };
 
-/* Returns the bytes that a block needs for row_splits. */
+/* Returns the bytes that a block needs for row_splits, and for splits of uneven tensors.
+ */
 uint64_t stg_column_splits_room(const struct stg_column_view *view);
 
 /* Sets dtype and shape of *tensor, and the row_splits behind it, if it has some. Sets

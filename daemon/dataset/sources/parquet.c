@@ -254,7 +254,8 @@ static uint64_t parquet_alike(const struct stg_columnar *table, uint32_t c, uint
     if (cursor->lost.code != 0)
         return 0;
     if (cursor->column->want.n_lists > 0)
-        return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape, at, n);
+        return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape,
+                                   table->is_uneven, at, n);
     if (cursor->values.valid == NULL || c >= table->n_shown)
         return n;
     const uint8_t *valid = cursor->values.valid + at;
@@ -270,7 +271,8 @@ static struct stg_column_view parquet_view(const struct stg_columnar *table, uin
     return (struct stg_column_view){.column = &table->declared[c],
                                     .rows = &cursor->lists.rows,
                                     .at = p->in_group - cursor->first,
-                                    .n = n};
+                                    .n = n,
+                                    .is_uneven = table->is_uneven && n > 1};
 }
 
 static void parquet_explain(const struct stg_columnar *table, uint32_t c,

@@ -106,7 +106,8 @@ static const struct stg_iter_impl sieve_impl = {.next = sieve_next,
                                                 .destroy = sieve_destroy,
                                                 .skip = sieve_skip,
                                                 .left = sieve_left,
-                                                .left_has_errors = true};
+                                                .left_has_errors = true,
+                                                .allow_uneven = stg_iter_pass_uneven};
 
 /* A reader of `interleave` has the step of its input, and reads one file of many: marks
  * of one would be taken for those of another. */

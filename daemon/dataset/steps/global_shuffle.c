@@ -517,6 +517,7 @@ int stg_global_shuffle_create(struct stg_dataset *dataset, const struct stg_step
     global->seed = (uint64_t)stg_step_int(step, "seed", 0);
     global->reshuffle = stg_step_bool(step, "reshuffle_each_iteration", true);
     stg_record_store_init(&global->store, dataset->quota, schema);
+    stg_iter_allow_uneven(input);
     *ret = &global->iter;
     return 0;
 }

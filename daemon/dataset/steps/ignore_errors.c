@@ -114,6 +114,7 @@ static const struct stg_iter_impl ignore_errors_impl = {
     .destroy = ignore_errors_destroy,
     .skip = ignore_errors_skip,
     .left = ignore_errors_left,
+    .allow_uneven = stg_iter_pass_uneven,
 };
 
 static int ignore_errors_create(struct stg_dataset *dataset, const struct stg_step *step,

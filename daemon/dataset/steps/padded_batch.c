@@ -58,6 +58,8 @@ static int padded_create(struct stg_dataset *dataset, const struct stg_step *ste
         return -STAGER_RESOURCE_EXHAUSTED;
     padded->padding = padding;
     stg_collector_init(&padded->collector, &padded_collector);
+    if (stg_padding_takes_uneven(padding))
+        stg_iter_allow_uneven(input);
     *ret = &padded->collector.iter;
     return 0;
 }

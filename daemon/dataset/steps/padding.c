@@ -162,6 +162,17 @@ int stg_padding_schema(const struct stg_padding *padding, int64_t size,
     return rc;
 }
 
+bool stg_padding_takes_uneven(const struct stg_padding *padding)
+{
+    for (size_t c = 0; c < padding->n; c++) {
+        const struct padded *padded = &padding->components[c];
+        if (padded->component->ndim > 0 && padded->component->shape[0] < 0 &&
+            padded->shape[0] >= 0)
+            return false;
+    }
+    return true;
+}
+
 int stg_padding_check(const struct stg_padding *padding, const struct stg_block *block,
                       int64_t unknown, struct stg_err *err)
 {
@@ -197,6 +208,16 @@ struct target {
     int64_t *begin, *end;
 };
 
+/* Returns the largest dimension d of the records. */
+static int64_t largest(const struct stg_tensor *tensor, int d)
+{
+    const int64_t *splits = tensor->splits;
+    int64_t ret = tensor->shape[d];
+    for (int64_t i = 0; d == 1 && splits != NULL && i < tensor->shape[0]; i++)
+        ret = splits[i + 1] - splits[i] > ret ? splits[i + 1] - splits[i] : ret;
+    return ret;
+}
+
 /* The shape of component c of the batch: shape[0] counts records. */
 static void shape_of(const struct stg_padding *padding, size_t c,
                      struct stg_block *const *blocks, size_t n, int64_t unknown,
@@ -211,7 +232,7 @@ static void shape_of(const struct stg_padding *padding, size_t c,
         ret->shape[d] = how->shape[d - 1] >= 0 ? how->shape[d - 1] : unknown;
         bool as_largest = ret->shape[d] < 0;
         for (size_t i = 0; as_largest && i < n; i++) {
-            int64_t size = blocks[i]->tensors[c].shape[d];
+            int64_t size = largest(&blocks[i]->tensors[c], d);
             ret->shape[d] = size > ret->shape[d] ? size : ret->shape[d];
         }
     }
@@ -297,6 +318,18 @@ static void copy_box(struct target *to, int64_t at, const struct stg_tensor *fro
         copy_box(to, at + i * to_each, from, first + i * from_each, d + 1);
 }
 
+/* All records of a tensor, each of which takes `each`. */
+static void copy_records(struct target *to, int64_t at, int64_t each,
+                         const struct stg_tensor *from)
+{
+    if (from->splits == NULL)
+        copy_box(to, at, from, 0, 0);
+    for (int64_t i = 0; from->splits != NULL && i < from->shape[0]; i++) {
+        struct stg_tensor record = stg_tensor_records(from, i, 1);
+        copy_box(to, at + i * each, &record, 0, 0);
+    }
+}
+
 static void pad_component(const struct padded *how, size_t c,
                           struct stg_block *const *blocks, size_t n, struct stg_block *to)
 {
@@ -319,7 +352,8 @@ static void pad_component(const struct padded *how, size_t c,
         each *= (uint64_t)tensor->shape[d];
     int64_t record = 0;
     for (size_t i = 0; i < n; i++) {
-        copy_box(&target, record * (int64_t)each, &blocks[i]->tensors[c], 0, 0);
+        copy_records(&target, record * (int64_t)each, (int64_t)each,
+                     &blocks[i]->tensors[c]);
         record += blocks[i]->n_records;
     }
 }

@@ -33,6 +33,10 @@ int stg_padding_schema(const struct stg_padding *padding, int64_t size,
 int stg_padding_check(const struct stg_padding *padding, const struct stg_block *block,
                       int64_t unknown, struct stg_err *err);
 
+/* Returns whether the check lets records of any length pass, so that stg_padding_batch
+ * takes uneven tensors. */
+bool stg_padding_takes_uneven(const struct stg_padding *padding);
+
 /* Combines the records of n blocks (n at least 1) into one record, the batch. The blocks
  * have passed stg_padding_check. A dimension of -1 becomes `unknown` or, if that is -1,
  * the size of the largest record. */

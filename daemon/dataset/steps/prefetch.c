@@ -301,6 +301,7 @@ static const struct stg_iter_impl prefetch_impl = {
     .left = prefetch_left,
     .left_has_errors = true,
     .is_one_to_one = true,
+    .allow_uneven = stg_iter_pass_uneven,
 };
 
 static int prefetch_create(struct stg_dataset *dataset, const struct stg_step *step,

@@ -129,10 +129,11 @@ static void make_splits(const struct stg_pieces *pieces, uint32_t c, bool is_pai
     int64_t n = pieces->n_records + 1, at = 0, rows = 0;
     int64_t *splits = stg_block_carve(block, (uint64_t)n * sizeof(int64_t));
     for (size_t i = 0; i < pieces->n; i++) {
-        for (int64_t k = 0; k < pieces->blocks[i]->n_records; k++) {
-            splits[at++] = rows;
-            rows += pieces->blocks[i]->tensors[c].shape[1] - is_pair;
-        }
+        const struct stg_tensor *tensor = &pieces->blocks[i]->tensors[c];
+        int64_t n_records = pieces->blocks[i]->n_records;
+        for (int64_t k = 0; k < n_records; k++)
+            splits[at++] = rows + stg_tensor_lengths(tensor, k) - k * is_pair;
+        rows += stg_tensor_lengths(tensor, n_records) - n_records * is_pair;
     }
     splits[at] = rows;
     set_splits(ret, splits, n);
@@ -142,7 +143,7 @@ static int64_t n_lists(const struct stg_pieces *pieces, uint32_t c)
 {
     int64_t n = 0;
     for (size_t i = 0; i < pieces->n; i++)
-        n += pieces->blocks[i]->n_records * (pieces->blocks[i]->tensors[c].shape[1] - 1);
+        n += stg_tensor_n(&pieces->blocks[i]->tensors[c]) - pieces->blocks[i]->n_records;
     return n;
 }
 
@@ -155,11 +156,12 @@ static void join_splits(const struct stg_pieces *pieces, uint32_t c,
     for (size_t i = 0; i < pieces->n; i++) {
         const struct stg_tensor *tensor = &pieces->blocks[i]->tensors[c];
         const int64_t *from = tensor->data;
-        int64_t n_each = tensor->shape[1] - 1;
-        for (int64_t k = 0; k < pieces->blocks[i]->n_records; k++, from += n_each + 1) {
-            for (int64_t j = 0; j < n_each; j++)
-                splits[at++] = before + from[j];
-            before += from[n_each];
+        for (int64_t k = 0; k < pieces->blocks[i]->n_records; k++) {
+            const int64_t *last =
+                (const int64_t *)tensor->data + stg_tensor_lengths(tensor, k + 1) - 1;
+            while (from < last)
+                splits[at++] = before + *from++;
+            before += *from++;
         }
     }
     splits[at] = before;
@@ -232,6 +234,7 @@ static int ragged_create(struct stg_dataset *dataset, const struct stg_step *ste
     if (ragged == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     stg_collector_init(ragged, &ragged_collector);
+    stg_iter_allow_uneven(input);
     *ret = &ragged->iter;
     return 0;
 }

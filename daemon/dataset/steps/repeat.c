@@ -97,6 +97,7 @@ static const struct stg_iter_impl repeat_impl = {
     .skip = repeat_skip,
     .left = repeat_left,
     .left_has_errors = true,
+    .allow_uneven = stg_iter_pass_uneven,
 };
 
 static int repeat_create(struct stg_dataset *dataset, const struct stg_step *step,

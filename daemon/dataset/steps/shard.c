@@ -181,6 +181,7 @@ static const struct stg_iter_impl shard_impl = {
     .left = shard_left,
     .count = shard_count,
     .seek = shard_seek,
+    .allow_uneven = stg_iter_pass_uneven,
 };
 
 static int shard_create(struct stg_dataset *dataset, const struct stg_step *step,

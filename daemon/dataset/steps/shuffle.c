@@ -1018,6 +1018,7 @@ static int shuffle_create(struct stg_dataset *dataset, const struct stg_step *st
     stg_record_store_init(&shuffle->store, dataset->quota, schema);
     epoch_begin(shuffle, current(shuffle), 0);
     epoch_open(shuffle);
+    stg_iter_allow_uneven(input);
     *ret = &shuffle->iter;
     return 0;
 }

@@ -133,6 +133,7 @@ static const struct stg_iter_impl skip_impl = {
     .left = skip_left,
     .count = skip_count,
     .seek = skip_seek,
+    .allow_uneven = stg_iter_pass_uneven,
 };
 
 static int skip_create(struct stg_dataset *dataset, const struct stg_step *step,

@@ -96,6 +96,7 @@ static const struct stg_iter_impl take_impl = {
     .left = take_left,
     .count = take_count,
     .seek = take_seek,
+    .allow_uneven = stg_iter_pass_uneven,
 };
 
 static int take_create(struct stg_dataset *dataset, const struct stg_step *step,

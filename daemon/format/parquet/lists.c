@@ -4,8 +4,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define AT_ONCE 1024  /* levels in hand */
-#define FIRST_SIZE 64 /* values of a row that is put together */
+#define AT_ONCE 1024   /* levels in hand */
+#define FLAT_GROUP 128 /* levels of a loop of constant length, which is vectorized */
+#define FIRST_SIZE 64  /* values of a row that is put together */
 
 static int damaged(struct stg_err *err, const char *what)
 {
@@ -19,8 +20,10 @@ struct scan {
     const struct stg_parquet_column *column;
     const struct stg_parquet_leaf *leaf;
     bool writes;
+    bool
+        is_flat; /* lists of any length, of values: those that are written have no null */
     bool goes_on, inner_goes_on;
-    uint64_t n_levels, n_rows, n_inner, n_slots, n_valid;
+    uint64_t n_levels, n_rows, n_inner, n_slots, n_valid, n_nulls;
     struct stg_list_rows rows;
     uint8_t *valid;
 };
@@ -58,6 +61,7 @@ static void add_values(struct scan *scan, uint64_t n, bool is_valid)
 /* A null: without a default it costs the row. */
 static void add_null(struct scan *scan)
 {
+    scan->n_nulls++;
     if (scan->writes && !scan->column->want.may_lack)
         scan->rows.bad[scan->n_rows - 1] = 1;
 }
@@ -118,6 +122,89 @@ static bool add_level(struct scan *scan, uint32_t repeat, uint32_t level)
     return true;
 }
 
+/* Levels as numbers with a sign: compilers have vectors for these. */
+struct flat_counts {
+    int32_t n_rows, n_slots, n_valid, n_empty, is_bad;
+};
+
+static inline __attribute__((always_inline)) void count_some(const uint32_t *repeats,
+                                                             const uint32_t *levels,
+                                                             uint64_t n, int32_t list,
+                                                             int32_t max,
+                                                             struct flat_counts *counts)
+{
+    struct flat_counts sum = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        int32_t repeat = (int32_t)repeats[i], level = (int32_t)levels[i];
+        sum.n_rows += repeat == 0;
+        sum.n_slots += level >= list;
+        sum.n_valid += level == max;
+        sum.n_empty += level == list - 1;
+        sum.is_bad |= (repeat > 1) | (level > max) | ((repeat > 0) & (level < list));
+    }
+    counts->n_rows += sum.n_rows;
+    counts->n_slots += sum.n_slots;
+    counts->n_valid += sum.n_valid;
+    counts->n_empty += sum.n_empty;
+    counts->is_bad |= sum.is_bad;
+}
+
+/* Counts what add_level does, without its branches. At most AT_ONCE levels. */
+static bool count_flat(struct scan *scan, const uint32_t *repeat, const uint32_t *level,
+                       uint64_t n)
+{
+    int32_t list = (int32_t)scan->leaf->list_levels[0];
+    int32_t max = (int32_t)scan->leaf->max_level;
+    struct flat_counts counts = {0};
+    uint64_t i = 0;
+    for (; i + FLAT_GROUP <= n; i += FLAT_GROUP)
+        count_some(repeat + i, level + i, FLAT_GROUP, list, max, &counts);
+    count_some(repeat + i, level + i, n - i, list, max, &counts);
+    scan->n_levels += n;
+    scan->n_rows += (uint64_t)counts.n_rows;
+    scan->n_slots += (uint64_t)counts.n_slots;
+    scan->n_valid += (uint64_t)counts.n_valid;
+    scan->n_nulls += n - (uint64_t)(counts.n_valid + counts.n_empty);
+    return counts.is_bad == 0;
+}
+
+/* Writes where rows begin. The place of the next row is written until it begins. */
+static void write_flat(struct scan *scan, const uint32_t *repeat, const uint32_t *level,
+                       uint64_t n)
+{
+    uint32_t list = scan->leaf->list_levels[0];
+    uint64_t row = scan->n_rows, slot = scan->n_slots;
+    int64_t *first = scan->rows.first;
+    for (uint64_t i = 0; i < n; i++) {
+        first[row] = (int64_t)slot;
+        row += repeat[i] == 0;
+        slot += level[i] >= list;
+    }
+    memset(scan->rows.bad + scan->n_rows, 0, row - scan->n_rows);
+    memset(scan->valid + scan->n_slots, 1, slot - scan->n_slots);
+    scan->n_levels += n;
+    scan->n_valid += slot - scan->n_slots;
+    scan->n_rows = row;
+    scan->n_slots = slot;
+}
+
+static bool add_levels(struct scan *scan, const uint32_t *repeat, const uint32_t *level,
+                       uint64_t n)
+{
+    uint64_t i = 0;
+    bool ok = true;
+    while (ok && i < n && (scan->n_levels == 0 || !scan->is_flat)) {
+        ok = add_level(scan, repeat[i], level[i]);
+        i++;
+    }
+    if (!ok || i == n)
+        return ok;
+    if (!scan->writes)
+        return count_flat(scan, repeat + i, level + i, n - i);
+    write_flat(scan, repeat + i, level + i, n - i);
+    return true;
+}
+
 static int scan_levels(struct scan *scan, uint64_t n, struct stg_parquet_runs *repeats,
                        struct stg_parquet_runs *levels, struct stg_err *err)
 {
@@ -127,10 +214,8 @@ static int scan_levels(struct scan *scan, uint64_t n, struct stg_parquet_runs *r
         if (!stg_parquet_runs_read(repeats, repeat, now) ||
             !stg_parquet_runs_read(levels, level, now))
             return damaged(err, "its levels end early");
-        for (uint64_t i = 0; i < now; i++) {
-            if (!add_level(scan, repeat[i], level[i]))
-                return damaged(err, "a level is out of range");
-        }
+        if (!add_levels(scan, repeat, level, now))
+            return damaged(err, "a level is out of range");
         n -= now;
     }
     return 0;
@@ -153,7 +238,10 @@ static int take_arrays(struct stg_parquet_lists *lists, const struct scan *count
     if (rc < 0)
         return rc;
     char *at = lists->memory->data;
-    *scan = (struct scan){.column = lists->column, .leaf = counted->leaf, .writes = true};
+    *scan = (struct scan){.column = lists->column,
+                          .leaf = counted->leaf,
+                          .writes = true,
+                          .is_flat = counted->is_flat && counted->n_nulls == 0};
     scan->rows.first = (int64_t *)at;
     if (is_deep(scan))
         scan->rows.inner = (int64_t *)(at + first);
@@ -192,6 +280,7 @@ int stg_parquet_lists_read(struct stg_parquet_lists *lists, uint64_t n,
 {
     struct stg_parquet_runs first_repeats = *repeats, first_levels = *levels;
     struct scan counted = {.column = lists->column, .leaf = lists->leaf}, scan;
+    counted.is_flat = !is_deep(&counted) && lists->column->shape[0] < 0;
     lists->part.n = lists->n_had = 0;
     lists->part_values = values;
     int rc = check_size(lists, n, err);

@@ -297,6 +297,68 @@ static void lists_are_ragged_components(void)
                "[[[0 1] [2 3]] [[0 0] [0 0]]]\n", "lists of a declared length");
 }
 
+/* Rows that differ in length are one block for the steps that take it. */
+static void a_batch_takes_rows_of_all_lengths_at_once(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_block *block;
+    struct stg_err err;
+    stg_test_file("a.arrow", arrow_lists, sizeof(arrow_lists));
+    struct stg_dataset *dataset = stg_test_open_text(
+        pipeline("columns: {ids: int64, deep: int32}, shapes: {ids: [null], deep: "
+                 "[null, null]}, defaults: {ids: -1, deep: -1}",
+                 "- take: {count: 9}\n- ragged_batch: {batch_size: 9}\n"),
+        &env, &spec);
+    CHECK_OK(stg_iter_next(dataset->last->input, 9, &block, &err), err);
+    CHECK(block->n_records == 9 && block->n_components == 3);
+    for (uint32_t c = 0; c < block->n_components; c++)
+        CHECK(block->tensors[c].splits != NULL && block->tensors[c].shape[1] == -1);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+}
+
+/* Behind `unbatch` each row is a block. */
+static void rows_of_all_lengths_pass_each_step_as_rows_of_their_own_do(void)
+{
+    static const char *const steps[] = {
+        "",
+        "- skip: {count: 4}\n- take: {count: 11}\n",
+        "- shard: {num_shards: 3, index: 1}\n",
+        "- shard: {num_shards: 9, index: 4}\n",
+        "- prefetch: {buffer_size: 4}\n- ignore_errors: {}\n",
+        "- shard: {num_shards: 2, index: 0}\n- prefetch: {buffer_size: 8}\n"
+        "- skip: {count: 1}\n- shard: {num_shards: 2, index: 1}\n- repeat: {count: 2}\n",
+        "- shuffle: {buffer_size: 7, seed: 3}\n- repeat: {count: 2}\n",
+    };
+    static const char *const batches[] = {
+        "- ragged_batch: {batch_size: 5}\n",
+        "- padded_batch: {batch_size: 5}\n",
+        "- padded_batch: {batch_size: 5, padded_shapes: {ids: [2]}}\n",
+    };
+    static const char *const options[] = {
+        "columns: {ids: int64, words: string, deep: int64, codes: string}, "
+        "shapes: {ids: [null], words: [null], deep: [null, null], codes: [null]}",
+        "columns: {ids: int64, words: string, deep: int64, codes: string}, "
+        "shapes: {ids: [null], words: [null], deep: [null, null], codes: [null]}, "
+        "defaults: {ids: -1, words: none, deep: -2}",
+    };
+    stg_test_file("a.arrow", arrow_lists, sizeof(arrow_lists));
+    for (size_t i = 0; i < 7 * 3 * 2; i++) {
+        char text[512];
+        struct stg_dataset_env env = stg_test_env();
+        const char *step = steps[i % 7], *batch = batches[i / 7 % 3];
+        snprintf(text, sizeof(text), "- batch: {batch_size: 1}\n- unbatch: {}\n%s%s",
+                 step, batch);
+        char *want = stg_test_render_text(pipeline(options[i / 21], text), &env, 0);
+        CHECK(strchr(want, ']') != NULL);
+        snprintf(text, sizeof(text), "%s%s", step, batch);
+        check_rows(options[i / 21], text, want, text);
+        free(want);
+    }
+}
+
 static void a_list_of_another_length_costs_its_row(void)
 {
     stg_test_file("a.arrow", arrow_lists, sizeof(arrow_lists));
@@ -626,6 +688,8 @@ static const struct stg_test tests[] = {
     TEST(batches_of_rows_are_slices),
     TEST(lists_of_one_size_are_rows_of_a_batch),
     TEST(lists_are_ragged_components),
+    TEST(a_batch_takes_rows_of_all_lengths_at_once),
+    TEST(rows_of_all_lengths_pass_each_step_as_rows_of_their_own_do),
     TEST(a_list_of_another_length_costs_its_row),
     TEST(fields_that_make_a_list_may_be_named),
     TEST(a_column_becomes_a_wider_dtype),

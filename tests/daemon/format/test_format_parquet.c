@@ -306,6 +306,24 @@ static void batches_of_lists_are_values_and_row_splits(void)
                "[[0 0.5 0] [1 1.5 -1]]\n", "lists of a declared length");
 }
 
+/* Behind `unbatch` each row is a block. */
+static void rows_of_all_lengths_pass_a_filter_as_rows_of_their_own_do(void)
+{
+    static const char options[] =
+        "columns: {id: int64, ids: int64, words: string, deep: int64}, shapes: {ids: "
+        "[null], words: [null], deep: [null, null]}, defaults: {ids: -1, words: none, "
+        "deep: -2}, filters: [[id, in, [-300, 538, 457, 376, 295, 133, 52]]]";
+    struct stg_dataset_env env = stg_test_env();
+    stg_test_file("a.parquet", parquet_lists_v1, sizeof(parquet_lists_v1));
+    char *want =
+        stg_test_render_text(pipeline(options, "- batch: {batch_size: 1}\n- unbatch: {}\n"
+                                               "- ragged_batch: {batch_size: 5}\n"),
+                             &env, 0);
+    CHECK(strstr(want, "[-300 538 457 376 295]") != NULL);
+    check_rows(options, "- ragged_batch: {batch_size: 5}\n", want, "a filter");
+    free(want);
+}
+
 static void a_list_that_cannot_be_had_costs_its_row(void)
 {
     stg_test_file("a.parquet", parquet_lists_v1, sizeof(parquet_lists_v1));
@@ -673,6 +691,7 @@ static const struct stg_test tests[] = {
     TEST(a_file_without_rows_has_none),
     TEST(an_error_names_file_column_and_what_to_do),
     TEST(batches_of_lists_are_values_and_row_splits),
+    TEST(rows_of_all_lengths_pass_a_filter_as_rows_of_their_own_do),
     TEST(a_list_that_cannot_be_had_costs_its_row),
     TEST(a_file_without_a_column_of_lists_has_defaults),
     TEST(a_page_that_does_not_fit_the_memory_is_an_error_with_advice),
