@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/status.h"
 #include "core/trace.h"
 
@@ -11,10 +12,11 @@
 
 #define N_SHARING (sizeof(struct stg_sharing) / sizeof(uint64_t))
 /* Reads of what the daemon is writing: a writer that was preempted gets the processor
- * after the first ones; one that does not end within all of them has died, or is stopped.
- */
+ * after the first ones. One that does not end within this time has died, or is stopped.
+ * Time is the bound, not a number of reads: on a busy processor each sched_yield may take
+ * milliseconds. */
 #define FIRST_READS 1000u
-#define MOST_READS 1000000u
+#define LONGEST_WRITE_NS 1000000000u
 
 static_assert((STG_RING_ENTRIES & (STG_RING_ENTRIES - 1)) == 0, "cursors wrap at 2^64");
 static_assert((STG_RELEASE_ENTRIES & (STG_RELEASE_ENTRIES - 1)) == 0, "likewise");
@@ -317,7 +319,8 @@ int stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *r
 {
     const struct stg_ring_page *page = reader->page;
     uint64_t words[N_SHARING];
-    for (unsigned i = 0; i < MOST_READS; i++) {
+    uint64_t deadline = 0;
+    for (unsigned i = 0;; i++) {
         uint64_t n = atomic_load_explicit(&page->shared, memory_order_acquire);
         if (n == 0)
             return -STAGER_NOT_FOUND;
@@ -329,11 +332,17 @@ int stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *r
             memcpy(ret, words, sizeof(words));
             return 0;
         }
-        if (i >= FIRST_READS)
-            sched_yield();
+        if (i < FIRST_READS)
+            continue;
+        uint64_t now = stg_now_ns();
+        if (deadline == 0)
+            deadline = now + LONGEST_WRITE_NS;
+        if (now >= deadline) {
+            memcpy(ret, words, sizeof(words));
+            return -STAGER_UNAVAILABLE;
+        }
+        sched_yield();
     }
-    memcpy(ret, words, sizeof(words));
-    return -STAGER_UNAVAILABLE;
 }
 
 bool stg_ring_needs_doorbell(struct stg_ring_reader *reader, uint64_t few)

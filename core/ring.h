@@ -135,9 +135,9 @@ bool stg_ring_place_at(const struct stg_ring_reader *reader, uint64_t position,
 void stg_ring_data(const struct stg_ring_reader *reader, uint64_t pass,
                    struct stg_data_identity *ret);
 
-/* Copies what the daemon set last. NOT_FOUND: it set nothing. UNAVAILABLE: it writes just
- * now and does not end, since it died, or is stopped; each value is the old or the new
- * one. */
+/* Copies what the daemon set last. NOT_FOUND: it set nothing. UNAVAILABLE: it did not
+ * end a write within a second, since it died, or is stopped; each value is the old or the
+ * new one. */
 int stg_ring_sharing(const struct stg_ring_reader *reader, struct stg_sharing *ret);
 
 /* Returns true once for each stg_ring_want_doorbell, if at most `few` descriptors are

@@ -221,8 +221,7 @@ class SlowDisk(Case):
     def test_a_change_through_the_gate_is_made_once(self):
         """The gate has one call at a time; it answers when the disk has the change."""
         flag = self.shim()
-        token = json.loads(self.daemon.ctl("token", "--json"))
-        gate = ("--gate", token["admin_url"], "--token-file", self.file("token", token["token"]))
+        gate = self.daemon.gate(os.path.join(self.daemon.folder, "token"))
         path = self.file("new.yaml", text(self.name, 300))
         thread, results = self.begin(flag, lambda: self.daemon.ctl("apply", path, *gate))
         self.assertNotIn(self.name, names())

@@ -83,10 +83,7 @@ def requests_go_through_the_gate(build):
     with Daemon(build) as daemon:
         token = json.loads(daemon.ctl("token", "--json"))
         assert token["seconds"] == 3600 and len(token["token"]) == 64, token
-        path = os.path.join(daemon.folder, "token")
-        with open(path, "wb") as file:
-            file.write(daemon.ctl("token"))
-        gate = ["--gate", token["admin_url"], "--token-file", path]
+        gate = daemon.gate(os.path.join(daemon.folder, "token"))
         text = pipeline(daemon, "rows")
         daemon.ctl(*gate, "check", text)
         daemon.ctl(*gate, "apply", text, "--if-generation", "0")

@@ -134,6 +134,18 @@ class Daemon:
                          f"{result.stderr.decode(errors='replace')}\n{self.log()}")
         return result.stdout
 
+    def gate(self, token_path):
+        """Arguments of stagerctl for requests through the gate, a child that listens soon after stagerd does.
+
+        Writes a token to the path.
+        """
+        token = json.loads(self.ctl("token", "--json"))
+        write(token_path, token["token"])
+        end = time.monotonic() + START_S
+        while not os.path.exists(token["admin_url"].removeprefix("ipc://")) and time.monotonic() < end:
+            time.sleep(0.01)
+        return "--gate", token["admin_url"], "--token-file", token_path
+
     def cat(self, name):
         """The batches of a pipeline, as `stagerctl cat NAME --json` prints them."""
         return [json.loads(line) for line in self.ctl("cat", name, "--json").splitlines()]
