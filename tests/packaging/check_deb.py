@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages: built in a clean root, read by lintian, installed, tried, removed and purged in a bare root; and installed,
-upgraded under trainers, removed and purged in a container with systemd (upgrade_inside.py).
+"""The Debian packages: built in a clean root, read by lintian, installed, tried, removed and purged in a bare root. Then two
+containers with systemd: in one they are installed, upgraded under trainers, removed and purged (upgrade_inside.py), in the other apt
+installs them beside Prometheus and Chromium, which look at two trainers (operate_inside.py).
 
-    check_deb.py [--codename NAME] [--root FOLDER] [--from COMMIT]
+    check_deb.py [--codename NAME] [--root FOLDER] [--from COMMIT] [--screenshots FOLDER]
+    check_deb.py --debs FOLDER [--screenshots FOLDER]
 
-FOLDER is a root of .ci/root to build in; without it a root is made. The upgrade begins with packages of COMMIT, or with the same
-packages under a lower version. Its last line is "N passed, N failed, N skipped". Skipped as a whole (77) where no clean root can be
-made: without root, debootstrap, namespaces or an archive of Debian.
+The folder of --root is a root of .ci/root to build in; without it a root is made. The upgrade begins with packages of COMMIT, or with
+the same packages under a lower version. --debs: only the container with Prometheus and Chromium, with the packages of that folder.
+--screenshots: the page goes there. Its last line is "N passed, N failed, N skipped". Skipped as a whole (77) where no clean root can
+be made: without root, debootstrap, namespaces or an archive of Debian.
 """
 import argparse
 import glob
@@ -28,6 +31,7 @@ from container import SKIPPED, SLOW, Container, Skip  # noqa: E402
 from upgrade_inside import PACKAGES, USER_DATABASE, files  # noqa: E402
 
 UPGRADE_S = 180 * SLOW
+ARCHIVES = "/srv/archives"  # of packages, for an apt without a network
 PROTOCOL_6 = "0.3.0"  # the release from which streams continue
 
 
@@ -48,11 +52,12 @@ def run(*command):
 
 
 class Packages:
-    def __init__(self, work, codename, build_root, old_commit):
-        self.work, self.codename, self.old_commit = work, codename, old_commit
-        self.build_root = build_root or os.path.join(work, "build-root")
-        self.bare = os.path.join(work, "bare-root")
-        self.new, self.old = os.path.join(work, "new"), os.path.join(work, "old")
+    def __init__(self, work, arguments):
+        self.work, self.codename, self.old_commit = work, arguments.codename, arguments.commit
+        self.build_root = arguments.root or os.path.join(work, "build-root")
+        self.bare, self.operated = os.path.join(work, "bare-root"), os.path.join(work, "operated-root")
+        self.new, self.old = arguments.debs or os.path.join(work, "new"), os.path.join(work, "old")
+        self.screenshots = arguments.screenshots
         self.before = set()
 
     def inside(self, root, script, user="--as-root"):
@@ -70,9 +75,9 @@ class Packages:
     def install(self):
         self.inside(self.bare, "apt-get install -y -qq --no-install-recommends /tmp/debs/*.deb")
 
-    def make_root(self):
+    def make_root(self, root):
         try:
-            self.inside(self.build_root, "apt-get update -qq")
+            self.inside(root, "apt-get update -qq")
         except Failed as error:
             raise Skip(f"no clean root can be made: {error}") from None
 
@@ -143,14 +148,34 @@ done""")
             self.build(self.old, self.old_commit)
         released = re.search(r"/stagerd_([\d.]+)", self.debs(self.old)[-1]).group(1)
         with Container(self.bare) as container:
-            for which, folder in (("old", self.old), ("new", self.new)):
-                os.mkdir(f"{container.out}/{which}")
-                for deb in self.debs(folder):
-                    shutil.copy(deb, f"{container.out}/{which}")
-            for name in ("packaging/upgrade_inside.py", "packaging/trainer.py", "system/boot_inside.py"):
-                shutil.copy(f"{TOP}/tests/{name}", container.out)
-            mode = "goes-on" if [int(n) for n in released.split(".")] >= [int(n) for n in PROTOCOL_6.split(".")] else "reopens"
+            self.give(container, {"old": self.old, "new": self.new}, "tests/packaging/upgrade_inside.py", "tests/packaging/trainer.py")
             status, said, log = container.boot(f"/usr/bin/python3 -u /run/boot/upgrade_inside.py {mode}", UPGRADE_S)
+        return log if status == 0 else f"{log}{said}"
+
+    def give(self, container, folders, *paths):
+        """Copies packages and files of the tree to the container's /run/boot."""
+        for name, folder in folders.items():
+            os.mkdir(f"{container.out}/{name}")
+            for deb in self.debs(folder):
+                shutil.copy(deb, f"{container.out}/{name}")
+        for path in ("tests/system/boot_inside.py", *paths):
+            shutil.copy(f"{TOP}/{path}", container.out)
+
+    def operate(self):
+        """As upgrade(). The root has systemd and Python; apt in the container finds everything else that it installs in ARCHIVES."""
+        self.make_root(self.operated)
+        self.inside(self.operated, "apt-get install -y -qq --no-install-recommends dbus python3 systemd >/dev/null 2>&1\n"
+                    f"mkdir -p {ARCHIVES}/partial /tmp/debs")
+        for deb in self.debs(self.new):
+            shutil.copy(deb, f"{self.operated}/tmp/debs")
+        self.inside(self.operated, "apt-get install -d -y -qq --no-install-recommends -o APT::Sandbox::User=root "
+                    f"-o Dir::Cache::Archives={ARCHIVES} /tmp/debs/*.deb prometheus chromium")
+        with Container(self.operated) as container:
+            self.give(container, {"new": self.new}, "tests/packaging/operate_inside.py", "tests/system/browser.py", "tests/system/daemon.py",
+                      "examples/prometheus/prometheus.yml", "examples/prometheus/alerts.yml")
+            status, said, log = container.boot("/usr/bin/python3 -u /run/boot/operate_inside.py", UPGRADE_S)
+            for path in glob.glob(f"{container.out}/*.png") if self.screenshots else ():
+                shutil.copy(path, self.screenshots)
         return log if status == 0 else f"{log}{said}"
 
 
@@ -170,11 +195,11 @@ def report(case):
     return True
 
 
-def check_upgrade(packages):
+def check_container(test):
     """[passed, failed, skipped]"""
     begin = time.monotonic()
     try:
-        log = packages.upgrade()
+        log = test()
     except Skip as why:
         print(f"skipped: {why}")
         return [0, 0, 1]
@@ -182,7 +207,7 @@ def check_upgrade(packages):
         log = str(error)
     counts = re.search(r"^(\d+) passed, (\d+) failed, \d+ skipped$", log, re.M)
     print(re.sub(r"^\d+ passed.*\n?", "", log, flags=re.M).rstrip())
-    print(f"     upgrade: {time.monotonic() - begin:.1f} s")
+    print(f"     {test.__name__}: {time.monotonic() - begin:.1f} s")
     return [int(counts.group(1)), int(counts.group(2)), 0] if counts else [0, 1, 0]
 
 
@@ -190,7 +215,8 @@ def check_all(packages):
     for n, name in enumerate(CASES):
         if not report(getattr(packages, name)):
             return [n, len(CASES) - n, 0]
-    return [a + b for a, b in zip([len(CASES), 0, 0], check_upgrade(packages))]
+    counts = [[len(CASES), 0, 0], check_container(packages.upgrade), check_container(packages.operate)]
+    return [sum(column) for column in zip(*counts)]
 
 
 def tell(total):
@@ -203,6 +229,8 @@ def main():
     parser.add_argument("--codename", default="bookworm")
     parser.add_argument("--root")
     parser.add_argument("--from", dest="commit")
+    parser.add_argument("--debs")
+    parser.add_argument("--screenshots")
     arguments = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
         print("skipped: no root or no debootstrap (apt-get install debootstrap): no clean root can be made")
@@ -210,8 +238,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     work = tempfile.mkdtemp(prefix="stager-deb.", dir="/var/tmp")
     try:
-        packages = Packages(work, arguments.codename, arguments.root, arguments.commit)
-        packages.make_root()
+        packages = Packages(work, arguments)
+        if arguments.debs:
+            return tell(check_container(packages.operate))
+        packages.make_root(packages.build_root)
         return tell(check_all(packages))
     except Skip as why:
         print(f"skipped: {why}")

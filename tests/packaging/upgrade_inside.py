@@ -130,15 +130,17 @@ def metrics_are_served_once_they_are_started():
 
 
 def an_upgrade_leaves_socket_activation_as_it_is():
-    systemctl("disable", "--now", "stagerd.service")
+    """Without stager-metrics: its question every ten seconds would start stagerd."""
+    systemctl("disable", "--now", "stagerd-metrics", "stagerd.service")
     systemctl("enable", "--now", "stagerd.socket")
     install("new", "--reinstall")
     assert show("stagerd.socket", "ActiveState") == ["active"]
     assert (enabled("stagerd.service"), enabled("stagerd.socket")) == ("disabled", "enabled")
-    assert show("stagerd", "ActiveState") == ["inactive"]
+    assert show("stagerd", "ActiveState") == ["inactive"], journal("-n", "20")
     for trainer in [Trainer(user, "all") for user in USERS]:
         assert trainer.finish()["missing"] == 0
     assert show("stagerd", "ActiveState") == ["active"]
+    systemctl("enable", "stagerd-metrics")
 
 
 def a_removal_keeps_settings_and_pipelines():
