@@ -475,12 +475,18 @@ static bool is_text_wanted(const struct stg_row_condition *condition,
     }
 }
 
+static bool is_null(const struct stg_row_values *values, uint64_t i)
+{
+    return (values->valid != NULL && values->valid[i] == 0) ||
+           (values->null != NULL && values->null[i] != 0);
+}
+
 static void judge_texts(const struct stg_row_condition *condition,
                         const struct stg_row_values *values, uint64_t from, uint64_t n,
                         uint8_t *keep)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (keep[i] == 0 || (values->valid != NULL && values->valid[from + i] == 0))
+        if (keep[i] == 0 || is_null(values, from + i))
             continue;
         int64_t begin = values->begin[from + i], end = values->end[from + i];
         struct stg_row_text text = {values->base + begin, (size_t)(end - begin)};
@@ -522,8 +528,9 @@ static void judge(const struct stg_row_condition *condition,
         judge_numbers(condition, values, from, n, keep);
     if (has_nan)
         judge_nan(condition, values, from, n, keep, before);
-    for (uint64_t i = 0; values->valid != NULL && i < n; i++) {
-        if (values->valid[from + i] == 0)
+    bool has_nulls = values->valid != NULL || values->null != NULL;
+    for (uint64_t i = 0; has_nulls && i < n; i++) {
+        if (is_null(values, from + i))
             keep[i] = before[i] & condition->keeps_null;
     }
 }

@@ -85,6 +85,7 @@ struct stg_row_values {
     const char *base;
     const int64_t *begin, *end;
     const uint8_t *valid; /* 0: null; NULL: none is */
+    const uint8_t *null;  /* not 0: null, likewise */
     bool is_lost;         /* nothing is known of them */
 };
 

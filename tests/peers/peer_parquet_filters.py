@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`filters` of the step parquet keeps the rows that pyarrow's filters keep: conditions drawn at random, on columns of each
+"""`filters` of the steps parquet and arrow keeps the rows that pyarrow's filters keep: conditions drawn at random, on columns of each
 type, with nulls, NaN and -0.0, over files with and without statistics and page indexes, in small row groups and pages.
 pyarrow filters the table in memory, so that no statistics have a part in what is expected. Folders are those that
 pyarrow.dataset writes.
@@ -104,9 +104,9 @@ def draw_filters(table, dtypes, rng):
     return [[condition for condition, _ in one] for one in lists], expression
 
 
-def read(path, columns, filters, defaults=None, batch=97, used=None):
+def read(path, columns, filters, defaults=None, batch=97, used=None, reader=stager.parquet):
     """The rows of a pass, by column: of those that are used."""
-    dataset = stager.parquet(path, columns, defaults, filters=filters, shuffle=False).batch(batch)
+    dataset = reader(path, columns, defaults, filters=filters, shuffle=False).batch(batch)
     element = dataset.get_next()
     used = list(columns) if used is None else used
     stager.apply(stager.staged({name: element[name] for name in used}, name="filtered", on_timeout="wait",
@@ -133,9 +133,25 @@ def write(path, columns, pattern, case, rng):
     return pa.table({name: plain(array) for name, array in arrays.items()})
 
 
+def write_arrow(path, columns, pattern, rng):
+    """Batches of a few rows, some of whose strings have dictionaries."""
+    arrays = {"row": pa.array(np.arange(N))}
+    for name, (array, _, _, _) in columns.items():
+        arrays[name] = columns_peer.with_nulls(rising(array, rng), columns_peer.NULLS[pattern], rng)
+    codes = {name: array.dictionary_encode() if pa.types.is_string(array.type) and rng.random() < 0.5 else array
+             for name, array in arrays.items()}
+    table = pa.table(codes)
+    maker = rng.choice([pa.ipc.new_file, pa.ipc.new_stream])
+    options = pa.ipc.IpcWriteOptions(compression=rng.choice([None, "lz4", "zstd"]), unify_dictionaries=True)
+    with maker(path, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=rng.choice([100, 700, 10000]))
+    return pa.table({name: plain(array) for name, array in arrays.items()})
+
+
 def compare(folder, columns, pattern, case, n, rng):
-    path = os.path.join(folder, "table.parquet")
-    table = write(path, columns, pattern, case, rng)
+    is_arrow = case == "arrow"
+    path = os.path.join(folder, "table")
+    table = write_arrow(path, columns, pattern, rng) if is_arrow else write(path, columns, pattern, case, rng)
     dtypes = {name: dtype for name, (_, dtype, _, _) in columns.items()}
     dtypes = {name: dtype for name, dtype in dtypes.items() if not name.startswith("decimal")}
     dtypes["row"] = "int64"
@@ -143,7 +159,7 @@ def compare(folder, columns, pattern, case, n, rng):
     for _ in range(n):
         filters, expression = draw_filters(table, dtypes, rng)
         want = table.filter(expression).column("row").to_pylist()
-        got = read(path, {"row": "int64"}, filters)["row"]
+        got = read(path, {"row": "int64"}, filters, reader=stager.arrow if is_arrow else stager.parquet)["row"]
         if got != want:
             print(f"FAIL {pattern} {case}: {filters}: {len(got)} rows, not {len(want)}")
             failed += 1
@@ -219,7 +235,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="stg-peer-") as folder, Daemon(BUILD) as daemon:
         os.chmod(folder, 0o755)
         os.environ.update(daemon.env())
-        for pattern, case in itertools.product(PATTERNS, cases):
+        for pattern, case in itertools.product(PATTERNS, [*cases, *["arrow"] * 4]):
             total += per_file
             failed += compare(folder, columns, pattern, case, per_file, rng)
         for pattern in PATTERNS:

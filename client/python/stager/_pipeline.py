@@ -329,14 +329,15 @@ class Dataset:
             **_columns("parquet", columns, shapes), "defaults": defaults, "filters": _filters(filters)}))
 
     def arrow(self, columns: Any, defaults: Optional[Dict[str, Any]] = None,
-              shapes: Optional[Dict[str, Any]] = None, indices: Optional[Path] = None) -> Dataset:
+              shapes: Optional[Dict[str, Any]] = None, indices: Optional[Path] = None,
+              filters: Optional[Sequence[Any]] = None) -> Dataset:
         """The rows of Arrow files, in the file format (Feather 2) or the stream format. columns: as of `parquet`; a schema
         of pyarrow is `pyarrow.ipc.open_file(file).schema`. defaults: by name, what stands for a null. shapes: of
         columns of lists, {"ids": [None], "embedding": [768]}. indices: an Arrow file with the numbers of the rows, in
-        the order in which they come, as datasets writes it."""
+        the order in which they come, as datasets writes it. filters: as of `parquet`."""
         order = None if indices is None else _whole_path(indices, False)
         return self._with("arrow", _arguments("arrow", (), {**_columns("arrow", columns, shapes), "defaults": defaults,
-                                                            "indices": order}))
+                                                            "indices": order, "filters": _filters(filters)}))
 
     # ---- steps with readers or other datasets ----
 
@@ -729,8 +730,8 @@ def _saved_files(folder: Union[Path, Iterable[Path]]) -> Tuple[Union[Path, Itera
 
 def arrow(pattern: Union[Path, Iterable[Path]], columns: Any = None, defaults: Optional[Dict[str, Any]] = None,
           shapes: Optional[Dict[str, Any]] = None, runtime_dir: Optional[str] = None, indices: Optional[Path] = None,
-          **named: Any) -> Dataset:
-    """The rows of the Arrow files that match: `files(pattern, …).arrow(columns, defaults, shapes, indices)`. pattern may be
+          filters: Optional[Sequence[Any]] = None, **named: Any) -> Dataset:
+    """The rows of the Arrow files that match: `files(pattern, …).arrow(columns, defaults, shapes, indices, filters)`. pattern may be
     a folder that `save_to_disk` of Hugging Face datasets wrote, with its indices. With indices the files keep their order.
     columns: as of `parquet`."""
     pattern, saved = _saved_files(pattern)
@@ -738,7 +739,7 @@ def arrow(pattern: Union[Path, Iterable[Path]], columns: Any = None, defaults: O
     if order is not None:
         named.setdefault("shuffle", False)
     columns, shapes = _described("arrow", pattern, columns, shapes, runtime_dir)
-    return files(pattern, **named).arrow(columns, defaults, shapes, order)
+    return files(pattern, **named).arrow(columns, defaults, shapes, order, filters)
 
 
 def range(*bounds: int) -> Dataset:  # pylint: disable=redefined-builtin

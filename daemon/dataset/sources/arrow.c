@@ -9,6 +9,8 @@
 
 #include "daemon/dataset/sources/arrow_indices.h"
 #include "daemon/dataset/sources/columnar.h"
+#include "daemon/dataset/sources/filters.h"
+#include "daemon/dataset/sources/sieve.h"
 #include "daemon/format/arrow/cursor.h"
 
 #define NO_BATCH UINT32_MAX
@@ -32,19 +34,56 @@ static int arrow_infer(const struct stg_step *step, const struct stg_schema *in,
         return stg_step_err(step, -STAGER_UNIMPLEMENTED, err,
                             "this stagerd was built without flatbuffers, and reads no "
                             "Arrow files");
+    if (stg_arrow_indices_of(step) != NULL && stg_filters_any(step))
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "filters cannot be combined with indices: put the condition "
+                            "into a step filter behind this step");
     return stg_columnar_infer(step, in, bump, ret, err);
 }
 
 /* ---- files ---- */
+
+static int dtype_of(const struct stg_columnar *table, const struct stg_arrow_file *file,
+                    uint32_t c)
+{
+    int dtype = table->declared[c].dtype;
+    return dtype != STAGER_DT_INVALID ? dtype : stg_arrow_leaf_dtype(&file->leaves[c]);
+}
+
+/* The filter can compare what the columns are in this file. A column of type Null has
+ * nothing to compare. */
+static int check_filter(const struct stg_columnar *table,
+                        const struct stg_arrow_file *file, struct stg_err *err)
+{
+    const struct stg_judged *judged = table->judged;
+    for (uint32_t k = 0; judged != NULL && k < judged->filter.n; k++) {
+        const struct stg_row_condition *condition = &judged->filter.conditions[k];
+        uint32_t c = condition->column;
+        const struct stg_arrow_leaf *leaf = &file->leaves[c];
+        if (!leaf->is_there || leaf->field.type == STG_ARROW_NULL)
+            continue;
+        int rc = stg_row_condition_check(condition, dtype_of(table, file, c), err);
+        if (rc < 0)
+            return stg_err_prefix(err, rc, "column %.256s", table->declared[c].name);
+    }
+    return 0;
+}
 
 static int arrow_open(struct stg_columnar *table, struct stg_source *source,
                       struct stg_columnar_file *ret, bool *ret_storage,
                       struct stg_err *err)
 {
     const struct arrow *p = (const struct arrow *)table;
-    struct stg_arrow_file *file;
+    struct stg_arrow_file *file = NULL;
+    for (uint32_t c = 0; c < table->n; c++)
+        p->wants[c].may_lack =
+            table->declared[c].has_default || !stg_columnar_is_read(table, c);
     int rc = stg_arrow_open(source, p->reading.quota, p->wants, table->n, &file,
                             ret_storage, err);
+    if (rc == 0)
+        rc = check_filter(table, file, err);
+    if (rc < 0)
+        stg_arrow_close(file);
     if (rc == 0)
         *ret = (struct stg_columnar_file){.metadata = file,
                                           .n_rows = stg_arrow_n_rows(file),
@@ -68,8 +107,11 @@ static void arrow_begin(struct stg_columnar *table)
     struct arrow *p = (struct arrow *)table;
     p->reading.source = table->source;
     p->batch = NO_BATCH;
-    for (uint32_t c = 0; c < table->n; c++)
-        stg_arrow_cursor_open(&p->cursors[c], table->file.metadata, c);
+    for (uint32_t c = 0; c < table->n; c++) {
+        const struct stg_arrow_file *file = table->file.metadata;
+        p->columns[c].want.dtype = dtype_of(table, file, c);
+        stg_arrow_cursor_open(&p->cursors[c], file, c);
+    }
 }
 
 /* ---- rows ---- */
@@ -104,6 +146,8 @@ static int arrow_go(struct stg_columnar *table, uint64_t want, struct stg_err *e
     p->in_batch = table->row - stg_arrow_batch_begin(file, p->batch);
     for (uint32_t c = 0; rc == 0 && c < table->n; c++) {
         struct stg_err why = {0};
+        if (!stg_columnar_is_wanted(table, c))
+            continue;
         rc = stg_arrow_cursor_go(&p->cursors[c], p->in_batch, want, &why);
         if (rc < 0 && !stg_columnar_ignores(table, rc, true))
             return stg_columnar_fail(table, rc, &why, err);
@@ -117,21 +161,55 @@ static int arrow_go(struct stg_columnar *table, uint64_t want, struct stg_err *e
     return rc;
 }
 
+/* Returns how many of n values, from state[at] on, are had; is_null: or are null. */
+static uint64_t count_had(const uint8_t *state, uint64_t at, uint64_t n, bool is_null)
+{
+    uint64_t i = 0;
+    while (state != NULL && i < n &&
+           (state[at + i] == STG_ARROW_GOOD ||
+            (is_null && state[at + i] == STG_ARROW_IS_NULL)))
+        i++;
+    return state != NULL ? i : n;
+}
+
 static uint64_t arrow_alike(const struct stg_columnar *table, uint32_t c, uint64_t want)
 {
     const struct arrow *p = (const struct arrow *)table;
     const struct stg_arrow_cursor *cursor = &p->cursors[c];
-    uint64_t at = p->in_batch - cursor->first, left = cursor->n - at, i = 0;
+    uint64_t at = p->in_batch - cursor->first, left = cursor->n - at;
     uint64_t n = want < left ? want : left;
-    const uint8_t *state = cursor->values.state;
+    if (!stg_columnar_is_read(table, c))
+        return want;
     if (cursor->lost.code != 0)
         return 0;
     if (cursor->column->want.n_lists > 0)
         return stg_list_rows_alike(&cursor->lists.rows, cursor->column->shape,
                                    table->is_uneven, at, n);
-    while (state != NULL && i < n && state[at + i] == STG_ARROW_GOOD)
-        i++;
-    return state != NULL ? i : n;
+    return count_had(cursor->values.state, at, n, c >= table->n_shown);
+}
+
+/* ---- the filter ---- */
+
+/* Of values that are damaged, nothing is known. */
+static uint64_t arrow_values(const struct stg_columnar *table, uint32_t c, uint64_t want,
+                             struct stg_row_values *ret, uint64_t *ret_at)
+{
+    const struct arrow *p = (const struct arrow *)table;
+    const struct stg_arrow_cursor *cursor = &p->cursors[c];
+    const struct stg_arrow_values *values = &cursor->values;
+    uint64_t at = p->in_batch - cursor->first, left = cursor->n - at;
+    uint64_t n = want < left ? want : left;
+    *ret_at = at;
+    *ret = (struct stg_row_values){.dtype = p->columns[c].want.dtype,
+                                   .fixed = values->fixed,
+                                   .base = values->base,
+                                   .begin = values->begin,
+                                   .end = values->end,
+                                   .null = values->state,
+                                   .is_lost = cursor->lost.code != 0};
+    uint64_t n_had = ret->is_lost ? n : count_had(values->state, at, n, true);
+    ret->is_lost |= n_had == 0;
+    return n_had > 0 ? n_had : 1;
 }
 
 static struct stg_column_view arrow_view(const struct stg_columnar *table, uint32_t c,
@@ -234,6 +312,7 @@ static const struct stg_columnar_format format = {.open = arrow_open,
                                                   .view = arrow_view,
                                                   .show = arrow_show,
                                                   .offset = arrow_offset,
+                                                  .values = arrow_values,
                                                   .finish = arrow_finish};
 
 static void declare(struct arrow *p)
@@ -248,6 +327,7 @@ static void declare(struct arrow *p)
                                                   .value = from->value,
                                                   .text = from->text,
                                                   .text_bytes = from->text_bytes};
+        p->columns[c].want.may_lack &= c < p->table.n_shown;
         memcpy(p->columns[c].shape, from->shape, sizeof(from->shape));
         p->cursors[c].reading = &p->reading;
         p->cursors[c].column = &p->columns[c];
@@ -279,11 +359,14 @@ static int arrow_create(struct stg_dataset *dataset, const struct stg_step *step
     if (has_indices)
         rc = stg_arrow_indices_create(&table->iter, ret, err);
     else
-        *ret = &table->iter;
+        rc = stg_sieve_create(table, ret, err);
     if (rc < 0)
         table->iter.impl->destroy(&table->iter);
     return rc;
 }
 
-const struct stg_transformation stg_arrow = {
-    .name = "arrow", .infer = arrow_infer, .create = arrow_create, .is_indexable = true};
+const struct stg_transformation stg_arrow = {.name = "arrow",
+                                             .infer = arrow_infer,
+                                             .create = arrow_create,
+                                             .is_indexable = true,
+                                             .is_unindexed = stg_filters_any};

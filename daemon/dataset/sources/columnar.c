@@ -135,9 +135,15 @@ static int emit_error(struct stg_columnar *table, const struct stg_err *why,
 /* Returns 1 if the folders of the file exclude it. */
 static int look_at_folders(struct stg_columnar *table, struct stg_err *err)
 {
-    if (table->judged == NULL)
+    struct stg_judged *judged = table->judged;
+    if (judged == NULL)
         return 0;
-    int rc = stg_filters_look(&table->judged->filter, table->declared, table->path, err);
+    const struct stg_row_filter *filter = &judged->filter;
+    int rc = stg_filters_look(&judged->filter, table->declared, table->path, err);
+    memset(judged->is_needed, 0, table->n * sizeof(*judged->is_needed));
+    for (uint32_t k = 0; rc == 0 && k < filter->n; k++)
+        judged->is_needed[filter->conditions[k].column] |=
+            filter->fixed[k] == STG_ROW_VARIES;
     if (rc >= 0)
         return rc;
     stg_err_prefix(err, rc, "%s", shown(table));
@@ -340,7 +346,7 @@ int stg_columnar_sift(struct stg_columnar *table, uint64_t *ret, struct stg_err 
                 return rc;
             continue;
         }
-        n = table->format->pass(table);
+        n = table->format->pass != NULL ? table->format->pass(table) : 0;
         if (n == 0) {
             rc = judge(table, err);
             if (rc < 0)
@@ -675,6 +681,7 @@ static void finish_judged(struct stg_judged *judged)
 {
     if (judged == NULL)
         return;
+    free(judged->is_needed);
     free(judged->values);
     free(judged->at);
     free(judged);
@@ -750,9 +757,11 @@ static int declare_filter(struct stg_columnar *table, struct stg_err *err)
         return rc;
     table->declared = all;
     table->n = (uint32_t)n;
+    judged->is_needed = calloc(n, sizeof(*judged->is_needed));
     judged->values = calloc(judged->filter.n, sizeof(*judged->values));
     judged->at = calloc(judged->filter.n, sizeof(*judged->at));
-    return judged->values != NULL && judged->at != NULL ? 0 : out_of_memory(table, err);
+    bool ok = judged->is_needed != NULL && judged->values != NULL && judged->at != NULL;
+    return ok ? 0 : out_of_memory(table, err);
 }
 
 static int declare(struct stg_columnar *table, struct stg_err *err)

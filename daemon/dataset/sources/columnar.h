@@ -60,7 +60,8 @@ struct stg_columnar_format {
                  struct stg_tensor *tensor, struct stg_chunk **held, uint32_t *n_held);
     /* Where the next row lies in the file, about. */
     uint64_t (*offset)(const struct stg_columnar *table);
-    /* With a filter: how many rows, from the next one on, the metadata excludes. */
+    /* With a filter: how many rows, from the next one on, the metadata excludes. NULL:
+     * none. */
     uint64_t (*pass)(const struct stg_columnar *table);
     /* And the values of column c, of which the next row is number *ret_at. Returns how
      * many of the next `want` rows they are of. */
@@ -75,6 +76,7 @@ struct stg_columnar_format {
 /* Which rows of the open file a filter keeps: of n rows, from row `first` on. */
 struct stg_judged {
     struct stg_row_filter filter;
+    bool *is_needed; /* of each column: rows of the open file are judged by it */
     uint64_t first, n;
     struct stg_row_values *values; /* of each condition, as is at */
     uint64_t *at;
@@ -117,6 +119,20 @@ struct stg_columnar {
     uint64_t *parts;
     uint64_t n_parts, parts_size;
 };
+
+/* Returns whether column c is read at all: the filter may need nothing of one of its own.
+ */
+static inline bool stg_columnar_is_read(const struct stg_columnar *table, uint32_t c)
+{
+    return c < table->n_shown || table->judged->is_needed[c];
+}
+
+/* Returns whether `go` reads it: the filter is judged first, so that where it keeps
+ * nothing only its columns are read. */
+static inline bool stg_columnar_is_wanted(const struct stg_columnar *table, uint32_t c)
+{
+    return table->is_judging ? table->judged->is_needed[c] : c < table->n_shown;
+}
 
 /* Checks the step and creates its schema: the infer of a format. */
 int stg_columnar_infer(const struct stg_step *step, const struct stg_schema *in,

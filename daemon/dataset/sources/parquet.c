@@ -21,7 +21,6 @@ struct parquet {
     struct stg_parquet_want *wants;
     struct stg_parquet_cursor *cursors;
     struct stg_path_value *folders; /* what those of the open file say of each column */
-    bool *is_judged;                /* the filter needs the column to judge the file */
     struct stg_parquet_reading reading;
     uint32_t group;    /* that the cursors are in, or NO_GROUP */
     uint64_t in_group; /* the row of it that they have reached */
@@ -115,16 +114,10 @@ static void set_column(struct stg_columnar *table, uint32_t c)
 static void parquet_begin(struct stg_columnar *table)
 {
     struct parquet *p = (struct parquet *)table;
-    const struct stg_row_filter *filter =
-        table->judged != NULL ? &table->judged->filter : NULL;
     p->reading.source = table->source;
     p->group = NO_GROUP;
-    for (uint32_t c = 0; c < table->n; c++) {
+    for (uint32_t c = 0; c < table->n; c++)
         set_column(table, c);
-        p->is_judged[c] = false;
-    }
-    for (uint32_t k = 0; filter != NULL && k < filter->n; k++)
-        p->is_judged[filter->conditions[k].column] |= filter->fixed[k] == STG_ROW_VARIES;
 }
 
 /* ---- rows ---- */
@@ -153,12 +146,6 @@ static bool is_in(const struct stg_parquet_file *file, uint32_t group, uint64_t 
     return group != NO_GROUP && row >= begin_of(file, group) && row < file->ends[group];
 }
 
-/* The filter may need nothing of a column of its own. */
-static bool is_read(const struct stg_columnar *table, uint32_t c)
-{
-    return c < table->n_shown || ((const struct parquet *)table)->is_judged[c];
-}
-
 /* A group of which rows will be read behind those of the one that was begun. */
 static void announce(const struct stg_columnar *table, uint32_t group)
 {
@@ -171,16 +158,9 @@ static void announce(const struct stg_columnar *table, uint32_t group)
     for (uint32_t c = 0; c < table->n; c++) {
         const struct stg_parquet_range *range =
             &file->ranges[(uint64_t)group * table->n + c];
-        if (range->end > range->begin && is_read(table, c))
+        if (range->end > range->begin && stg_columnar_is_read(table, c))
             storage->will_need(table->source, range->begin, range->end - range->begin);
     }
-}
-
-/* The filter is judged first: where it keeps nothing, only its columns are read. */
-static bool is_wanted(const struct stg_columnar *table, uint32_t c)
-{
-    return table->is_judging ? ((const struct parquet *)table)->is_judged[c]
-                             : c < table->n_shown;
 }
 
 /* Makes the pages of the next row those of the cursors. */
@@ -195,7 +175,7 @@ static int parquet_go(struct stg_columnar *table, uint64_t want, struct stg_err 
     bool is_ahead = group == before && row >= p->in_group;
     bool is_next = before == NO_GROUP || group == before + 1 || table->judged != NULL;
     for (uint32_t c = 0; c < table->n && !is_ahead; c++) {
-        if (is_read(table, c))
+        if (stg_columnar_is_read(table, c))
             stg_parquet_cursor_begin(&p->cursors[c], file, c, group);
     }
     p->group = group;
@@ -203,8 +183,9 @@ static int parquet_go(struct stg_columnar *table, uint64_t want, struct stg_err 
     p->reading.want = want;
     for (uint32_t c = 0; c < table->n; c++) {
         struct stg_err why = {0};
-        int rc =
-            is_wanted(table, c) ? stg_parquet_cursor_go(&p->cursors[c], row, &why) : 0;
+        int rc = stg_columnar_is_wanted(table, c)
+                     ? stg_parquet_cursor_go(&p->cursors[c], row, &why)
+                     : 0;
         if (rc < 0 && !stg_columnar_ignores(table, rc, true))
             return stg_columnar_fail(table, rc, &why, err);
         if (rc < 0)
@@ -249,7 +230,7 @@ static uint64_t parquet_alike(const struct stg_columnar *table, uint32_t c, uint
     const struct stg_parquet_cursor *cursor = &p->cursors[c];
     uint64_t at = p->in_group - cursor->first, left = cursor->n - at;
     uint64_t n = want < left ? want : left;
-    if (c >= table->n_shown && !p->is_judged[c])
+    if (!stg_columnar_is_read(table, c))
         return want;
     if (cursor->lost.code != 0)
         return 0;
@@ -338,7 +319,6 @@ static void parquet_finish(struct stg_columnar *table)
         stg_path_value_finish(&p->folders[c]);
     free(p->cursors);
     free(p->folders);
-    free(p->is_judged);
     stg_parquet_reading_finish(&p->reading);
 }
 
@@ -401,15 +381,10 @@ static int parquet_create(struct stg_dataset *dataset, const struct stg_step *st
     p->wants = stg_bump_alloc(&dataset->bump, table->n * sizeof(*p->wants));
     p->cursors = calloc(table->n, sizeof(*p->cursors));
     p->folders = calloc(table->n, sizeof(*p->folders));
-    p->is_judged = calloc(table->n, sizeof(*p->is_judged));
     if (p->columns == NULL || p->wants == NULL || p->cursors == NULL ||
-        p->folders == NULL || p->is_judged == NULL)
+        p->folders == NULL)
         return stg_columnar_lack(table, err);
     declare(p);
-    if (table->judged == NULL) {
-        *ret = &table->iter;
-        return 0;
-    }
     rc = stg_sieve_create(table, ret, err);
     if (rc < 0)
         stg_columnar_destroy(table);

@@ -115,6 +115,10 @@ int stg_sieve_create(struct stg_columnar *table, struct stg_iter **ret,
                      struct stg_err *err)
 {
     struct stg_iter *input = &table->iter;
+    if (table->judged == NULL) {
+        *ret = input;
+        return 0;
+    }
     struct sieve *sieve = stg_iter_create(sizeof(*sieve), &sieve_impl, input->dataset,
                                           input->step, input->schema, input, err);
     if (sieve == NULL)

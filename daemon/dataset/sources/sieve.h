@@ -8,8 +8,8 @@
 
 #include "daemon/dataset/sources/columnar.h"
 
-/* Creates the iterator over a table with a filter. On success it owns the table; on
- * failure, the caller. */
+/* Creates the iterator over a table: the table itself without a filter. On success it
+ * owns the table; on failure, the caller. */
 int stg_sieve_create(struct stg_columnar *table, struct stg_iter **ret,
                      struct stg_err *err);
 

@@ -154,6 +154,11 @@ static int narrowest(const struct stg_arrow_field *field)
     return i < n ? dtypes[i] : STAGER_STRING;
 }
 
+int stg_arrow_leaf_dtype(const struct stg_arrow_leaf *leaf)
+{
+    return narrowest(&leaf->field);
+}
+
 static bool is_width(int bits, int least, int most)
 {
     return bits >= least && bits <= most && (bits & (bits - 1)) == 0;
@@ -299,7 +304,8 @@ static int take_leaf(struct schema *schema, const struct stg_arrow_field *field,
     if (rc < 0)
         return rc;
     set_leaf(schema, field, around, leaf);
-    return fits(field, want->dtype) ? 0 : refuse_dtype(want, field, err);
+    bool is_any = want->dtype == STAGER_DT_INVALID;
+    return is_any || fits(field, want->dtype) ? 0 : refuse_dtype(want, field, err);
 }
 
 /* ---- a description ---- */

@@ -18,7 +18,7 @@
 struct stg_arrow_want {
     const char *name; /* its path, with '/' between names; those of the fields that make
                          a list or a map may be left out */
-    int dtype;
+    int dtype;        /* STAGER_DT_INVALID: that of the file */
     unsigned n_lists; /* a value lies in so many lists, one in another */
     bool may_lack;    /* a file need not have it, and a value may be null */
 };
@@ -54,6 +54,9 @@ struct stg_arrow_leaf {
 int stg_arrow_schema_find(const void *schema, int version,
                           const struct stg_arrow_want *wants, uint32_t n,
                           struct stg_arrow_leaf *leaves, struct stg_err *err);
+
+/* Returns the narrowest dtype that fits a column. */
+int stg_arrow_leaf_dtype(const struct stg_arrow_leaf *leaf);
 
 /* Adds each column of a schema to a description: name, type, dtype, or why it cannot be
  * read. Errors as those of stg_arrow_schema_find. */

@@ -293,6 +293,12 @@ const struct stg_step_row stg_step_rows[] = {
      .flags = STG_ROW_OWN_SOURCE | STG_ROW_RESHUFFLES,
      .prepare = make_arrows},
     {.step = "arrow",
+     .pipeline = READER("arrow", "arrow: {columns: {id: int64, name: string}, defaults: "
+                                 "{name: none}, filters: [[[id, <, 500], [name, is not "
+                                 "null]], [[price, \">\", 2]]]}\n- repeat: {count: 2}"),
+     .flags = STG_ROW_OWN_SOURCE,
+     .prepare = make_arrows},
+    {.step = "arrow",
      .pipeline = READER("indexed", "arrow: {columns: {id: int64, name: string}, indices: "
                                    "\"$DIR/order\"}"),
      .flags = STG_ROW_OWN_SOURCE,

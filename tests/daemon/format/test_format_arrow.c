@@ -599,6 +599,9 @@ static void options_that_cannot_be_right_are_refused(void)
         {"columns: {id: string}, defaults: {id: 3}",
          "the default of id must be one string"},
         {"columns: {id: int8}, defaults: {ids: 3}", "columns has no \"ids\""},
+        {"columns: {id: int8}, filters: [[id, \"=\", x]]", "the condition on id"},
+        {"columns: {id: int8}, indices: /x, filters: [[id, \"=\", 3]]",
+         "filters cannot be combined with indices"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         CHECK_CONTAINS(stg_test_refused(pipeline(rows[i][0], "")), rows[i][1]);
@@ -656,6 +659,20 @@ static void a_file_that_is_truncated_anywhere_costs_rows_and_no_more(void)
     }
 }
 
+/* The options of file i, with conditions on the columns that some files have. */
+static const char *filtered(size_t i)
+{
+    static char text[2048];
+    const char *options = arrow_files[i].options;
+    const char *filters =
+        strstr(options, "name: string") != NULL
+            ? ", filters: [[[id, \">\", 0], [price, <, 3]], [[name, is not null]]]"
+        : strstr(options, "word: string") != NULL ? ", filters: [[word, \"!=\", x]]"
+                                                  : "";
+    snprintf(text, sizeof(text), "%s%s", options, filters);
+    return text;
+}
+
 /* Bits, bytes and lengths; in the data and in the metadata. */
 static void a_file_that_is_damaged_anywhere_costs_rows_and_no_more(void)
 {
@@ -671,7 +688,7 @@ static void a_file_that_is_damaged_anywhere_costs_rows_and_no_more(void)
                 else
                     copy[at] = draw(3) == 0 ? 0xff : (uint8_t)draw(256);
             }
-            read_damaged(arrow_files[i].options, copy, bytes);
+            read_damaged(k % 2 == 0 ? arrow_files[i].options : filtered(i), copy, bytes);
         }
         free(copy);
     }
