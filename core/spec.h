@@ -283,6 +283,28 @@ struct stg_quota_spec {
     uint64_t limit[STG_N_QUOTA_KINDS];
 };
 
+enum stg_rule { STG_RULE_APPLY, STG_RULE_ATTACH, STG_RULE_SEE, STG_N_RULES };
+
+/* Users and groups that may, by name or number. */
+struct stg_rule_spec {
+    bool is_set; /* false: everybody may */
+    const char *const *users;
+    const char *const *groups;
+    size_t n_users, n_groups;
+};
+
+struct stg_rules_spec {
+    struct stg_rule_spec rules[STG_N_RULES];
+};
+
+/* Where pipelines may read. */
+struct stg_read_rules {
+    bool is_set; /* false: everywhere */
+    const char *const *paths;
+    const char *const *urls;
+    size_t n_paths, n_urls;
+};
+
 struct stg_settings {
     const char *runtime_dir;
     const char *state_dir;
@@ -304,6 +326,8 @@ struct stg_settings {
     size_t n_thread_pools;
     const struct stg_quota_spec *quotas;
     size_t n_quotas;
+    struct stg_rules_spec rules;
+    struct stg_read_rules read_rules;
     bool gate_enable; /* the nanomsg endpoint */
     struct stg_remote_settings remote;
     struct stg_gpu_settings gpu;

@@ -291,6 +291,33 @@ static int quotas_fill(struct stg_reader *r, const Stager__Settings *from,
     return 0;
 }
 
+static struct stg_rule_spec rule_of(const Stager__Rule *from)
+{
+    if (from == NULL)
+        return (struct stg_rule_spec){0};
+    return (struct stg_rule_spec){.is_set = true,
+                                  .users = (const char *const *)from->users,
+                                  .groups = (const char *const *)from->groups,
+                                  .n_users = from->n_users,
+                                  .n_groups = from->n_groups};
+}
+
+static void rules_fill(const Stager__Rules *from, struct stg_settings *ret)
+{
+    if (from == NULL)
+        return;
+    ret->rules.rules[STG_RULE_APPLY] = rule_of(from->apply);
+    ret->rules.rules[STG_RULE_ATTACH] = rule_of(from->attach);
+    ret->rules.rules[STG_RULE_SEE] = rule_of(from->see);
+    if (from->read != NULL)
+        ret->read_rules =
+            (struct stg_read_rules){.is_set = true,
+                                    .paths = (const char *const *)from->read->paths,
+                                    .urls = (const char *const *)from->read->urls,
+                                    .n_paths = from->read->n_paths,
+                                    .n_urls = from->read->n_urls};
+}
+
 static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
                          struct stg_settings *ret)
 {
@@ -331,6 +358,7 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
         .gate_enable = from->gate == NULL || from->gate->enable,
         .gpu = gpu_of(from->gpu),
     };
+    rules_fill(from->rules, ret);
     return remote_fill(r, from->remote, &ret->remote);
 }
 

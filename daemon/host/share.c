@@ -2,10 +2,8 @@
 #include "daemon/host/share.h"
 
 #include <assert.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <pwd.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,32 +160,16 @@ static int join_all(struct stg_share *share)
 
 /* ---- settings ---- */
 
-static bool read_number(const char *name, uint32_t *ret)
-{
-    unsigned long id;
-    char *end;
-    if (name[0] < '0' || name[0] > '9')
-        return false;
-    id = strtoul(name, &end, 10);
-    *ret = (uint32_t)id;
-    return *end == '\0' && id < UINT32_MAX;
-}
-
 static int find_id(const struct stg_quota_spec *quota, size_t number, uint32_t *ret,
                    struct stg_err *err)
 {
     const char *name = quota->user != NULL ? quota->user : quota->group;
-    const struct passwd *pw = quota->user != NULL ? getpwnam(name) : NULL;
-    const struct group *gr = quota->user == NULL ? getgrnam(name) : NULL;
-    if (pw != NULL)
-        *ret = pw->pw_uid;
-    else if (gr != NULL)
-        *ret = gr->gr_gid;
-    else if (!read_number(name, ret))
+    bool is_user = quota->user != NULL;
+    if (is_user ? !stg_user_find(name, ret) : !stg_group_find(name, ret))
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "quotas[%zu]: %s %s does not exist: correct the name, or write a "
                        "number",
-                       number, quota->user != NULL ? "user" : "group", name);
+                       number, is_user ? "user" : "group", name);
     return 0;
 }
 

@@ -19,6 +19,8 @@
 #include "daemon/host/text_file.h"
 #include "daemon/pipeline/store.h"
 #include "daemon/server/config.h"
+#include "daemon/server/rules.h"
+#include "daemon/storage/confine.h"
 #include "proto/load.h"
 
 struct check {
@@ -106,6 +108,27 @@ static void check_quotas(struct check *check)
     if (stg_share_configure(check->settings.quotas, check->settings.n_quotas, &err) < 0)
         say(check, "quotas", "%s", err.text);
     stg_share_finish();
+}
+
+static void check_rules(struct check *check)
+{
+    const struct stg_read_rules *read = &check->settings.read_rules;
+    struct stg_rules *rules = NULL;
+    struct stg_err err = {0};
+    char normal[4096];
+    stg_rules_create(&check->settings.rules, &rules, &err);
+    stg_rules_destroy(rules);
+    if (err.code != 0)
+        say(check, "rules", "%s", err.text);
+    for (size_t i = 0; i < read->n_paths; i++) {
+        if (read->paths[i][0] != '/')
+            say(check, "paths", "%s is not an absolute path", read->paths[i]);
+    }
+    for (size_t i = 0; i < read->n_urls; i++) {
+        if (!stg_confine_normal(read->urls[i], normal, sizeof(normal)))
+            say(check, "urls", "%s is not a URL such as https://host/folder/",
+                read->urls[i]);
+    }
 }
 
 static void check_limits(struct check *check)
@@ -199,6 +222,7 @@ int stg_check_config(const char *path)
     check_pools(&check);
     check_limits(&check);
     check_quotas(&check);
+    check_rules(&check);
     check_gate(&check);
     check_remote(&check);
     check_pipelines(&check);

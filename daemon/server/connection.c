@@ -8,6 +8,7 @@
 #include "daemon/pyworker/work.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
+#include "daemon/server/rules.h"
 
 #define MESSAGES_A_TURN 16
 
@@ -102,6 +103,9 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
         stg_session_fail(session, request.id, -STAGER_FAILED_PRECONDITION,
                          "this connection belongs to a stream or a worker: use another "
                          "one for requests");
+    } else if (stg_rules_check(session->server->rules, &session->identity, request.kind,
+                               &err) < 0) {
+        stg_session_fail(session, request.id, err.code, err.text);
     } else if (stg_probing_is_for(&request)) {
         probe(session, request.id, bytes, n);
     } else if (request.kind == STG_REQUEST_OPEN) {

@@ -11,6 +11,7 @@
 #include "daemon/host/share.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
+#include "daemon/server/rules.h"
 #include "ops/base/hash.h"
 
 static int check_request(const struct stg_request *request, struct stg_err *err)
@@ -218,6 +219,8 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
                 : NULL;
     if (identity != NULL)
         rc = check_rate(identity, &err);
+    if (rc == 0 && identity != NULL)
+        rc = stg_rules_check(server->rules, identity, request.kind, &err);
     bool is_later = rc == 0 && identity != NULL && stg_probing_is_for(&request);
     if (is_later)
         rc = probe(server, tag, identity, payload, bytes, &err);

@@ -29,8 +29,10 @@
 #include "daemon/server/loop.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
+#include "daemon/server/rules.h"
 #include "daemon/server/stop.h"
 #include "daemon/server/warming.h"
+#include "daemon/storage/confine.h"
 #include "daemon/storage/http/disk.h"
 #include "daemon/storage/http/fetcher.h"
 #include "daemon/storage/http/recent.h"
@@ -338,6 +340,28 @@ static void use_quotas(const struct stg_settings *settings)
         stg_log(STG_LOG_ERROR, "%s", err.text);
 }
 
+/* A name that nobody has is left out, and reported: the rule lets fewer users. */
+static int use_rules(struct stg_server *server, const struct stg_settings *settings,
+                     struct stg_err *err)
+{
+    struct stg_rules *rules = NULL;
+    struct stg_err unknown = {0};
+    int rc = stg_rules_create(&settings->rules, &rules, &unknown);
+    if (unknown.code != 0)
+        stg_log(STG_LOG_ERROR, "%s", unknown.text);
+    if (rc == 0)
+        rc = stg_confine_configure(&settings->read_rules, err);
+    else
+        *err = unknown;
+    if (rc < 0) {
+        stg_rules_destroy(rules);
+        return rc;
+    }
+    stg_rules_destroy(server->rules);
+    server->rules = rules;
+    return 0;
+}
+
 /* state_dir exists, or nothing can be stored there. */
 static void use_indexes(const struct stg_settings *settings)
 {
@@ -398,6 +422,8 @@ static void on_reload(uv_signal_t *signal, int number)
     int rc = stg_config_load(server->config_path, &fresh, &err);
     if (rc == 0) {
         rc = stg_limit_check_memory("", fresh.memory_budget, &err);
+        if (rc == 0)
+            rc = use_rules(server, &fresh, &err);
         if (rc == 0)
             use_settings(server, &fresh);
         stg_settings_finish(&fresh);
@@ -496,6 +522,8 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
     use_quotas(settings);
     int rc = stg_limit_check_memory("", settings->memory_budget, err);
     if (rc == 0)
+        rc = use_rules(server, settings, err);
+    if (rc == 0)
         rc = start_loop(server, err);
     if (rc == 0)
         rc = stg_locks_take(settings, &server->locks, err);
@@ -582,6 +610,8 @@ void stg_server_finish(struct stg_server *server)
     stg_describe_finish();
     stg_fetchers_finish();
     stg_share_finish();
+    stg_confine_finish();
+    stg_rules_destroy(server->rules);
     stg_stores_finish();
     stg_disk_finish();
     stg_recent_finish();

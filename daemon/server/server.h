@@ -21,6 +21,7 @@
 
 struct stg_gate;
 struct stg_probing;
+struct stg_rules;
 struct stg_session;
 
 struct stg_server {
@@ -30,6 +31,7 @@ struct stg_server {
     const char *config_path; /* as given, or NULL: for SIGHUP */
     struct stg_budget budget;
     struct stg_pools *pools;
+    struct stg_rules *rules; /* of users; NULL: none */
     struct stg_catalog *catalog;
     struct stg_gate *gate;
     struct stg_reply_cache replies; /* replies to changes through the gate */

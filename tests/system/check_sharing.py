@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: two users and root share a stagerd, each in a process of its own.
+"""Quotas and rules: two users and root share a stagerd, each in a process of its own.
 
     check_sharing.py SOURCE BUILD
 
@@ -41,9 +41,9 @@ def must(daemon, uid, *arguments):
     return out
 
 
-def refused(daemon, uid, words, *arguments):
+def refused(daemon, uid, words, *arguments, code="RESOURCE_EXHAUSTED"):
     status, _, err = ctl(daemon, uid, *arguments)
-    check(status != 0 and "RESOURCE_EXHAUSTED" in err and all(word in err for word in words),
+    check(status != 0 and code in err and all(word in err for word in words),
           f"user {uid}: {arguments}: {status} {err}")
 
 
@@ -210,16 +210,110 @@ def check_remote(source, build):
             server.stdout.close()
 
 
+def denied(daemon, uid, word, *arguments):
+    refused(daemon, uid, (word,), *arguments, code="PERMISSION_DENIED")
+
+
+def check_users(build):
+    """Each rule lets its users and groups alone, and root. A name that nobody has lets nobody."""
+    rules = {"apply": {"users": [str(ANN)]}, "attach": {"users": [str(BOB)]}, "see": {"groups": ["nobodys-group"]}}
+    daemon = start(build, rules=rules)
+    try:
+        check("rules.see: group nobodys-group does not exist" in daemon.log(), daemon.log())
+        path = pipeline(daemon, "p")
+        denied(daemon, BOB, f"rules.apply of stagerd.yaml does not let uid {BOB} apply", "apply", path)
+        must(daemon, ANN, "apply", path)
+        denied(daemon, ANN, "rules.attach", "cat", "p")
+        for uid in (ANN, BOB):
+            denied(daemon, uid, "rules.see", "list")
+        check("p" in must(daemon, 0, "list"), "root may")
+        must(daemon, 0, "cat", "p")
+        reload(daemon, rules={"see": {"groups": [str(GROUP)]}, "apply": {}})
+        check("p" in must(daemon, ANN, "list"), "a group may")
+        must(daemon, ANN, "cat", "p")
+        denied(daemon, ANN, "rules.apply", "delete", "p")
+    finally:
+        daemon.close()
+
+
+def reads(daemon, pattern):
+    """Applies a pipeline of a file and reads it as a user; returns status and errors."""
+    path = os.path.join(daemon.folder, "read.yaml")
+    write(path, f"name: read\ndataset:\n- files: {{pattern: ['{pattern}']}}\n"
+                "- fixed_length_record: {record_bytes: 4}\n- batch: {batch_size: 1}\n")
+    must(daemon, ANN, "apply", "--replace", path)
+    status, _, err = ctl(daemon, ANN, "cat", "read")
+    return status, err
+
+
+def check_paths(build):
+    """Neither ".." nor a link leads out of the folders of rules.read."""
+    daemon = start(build)
+    try:
+        base = os.path.join(daemon.folder, "data")
+        for folder in ("in/sub", "out", "in2"):
+            os.makedirs(os.path.join(base, folder))
+        for name in ("in/a", "in/sub/b", "out/c", "in2/d"):
+            write(os.path.join(base, name), "1234")
+        os.symlink("sub/b", f"{base}/in/good")
+        os.symlink("../out/c", f"{base}/in/bad")
+        os.symlink("../out", f"{base}/in/folder")
+        os.symlink(f"/proc/{daemon.process.pid}/root", f"{base}/in/magic")
+        everything = ("in/a", "in/sub/b", "in/good", "in/sub/../a", "in/*/b", "out/c", "in/bad", "in/../out/c", "in/folder/c",
+                      "in2/d", "in/f*/c")
+        for name in everything:
+            check(reads(daemon, f"{base}/{name}")[0] == 0, f"{name}: without rules")
+        reload(daemon, rules={"read": {"paths": [f"{base}/in"]}})
+        for name in everything[:5]:
+            check(reads(daemon, f"{base}/{name}")[0] == 0, f"{name}: {reads(daemon, f'{base}/{name}')}")
+        for name in (*everything[5:], f"in/magic{base}/in/a"):
+            status, err = reads(daemon, f"{base}/{name}")
+            check(status != 0 and ("rules.read of stagerd.yaml" in err or "*" in name), f"{name}: {status} {err}")
+        reload(daemon, rules={"read": {}})
+        check(reads(daemon, f"{base}/in/a")[0] != 0, "no path is allowed")
+    finally:
+        daemon.close()
+
+
+def check_urls(source, build):
+    """URLs outside of the prefixes of rules.read are refused, and redirections."""
+    with tempfile.NamedTemporaryFile() as log:
+        server = subprocess.Popen([sys.executable, os.path.join(source, "tests/daemon/storage/remote_server.py"), log.name],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/"
+        daemon = start(build, remote={"stores": [{"prefix": url}]}, rules={"read": {"urls": [url.replace("http", "HTTP") + "object"]}})
+        try:
+            check(reads(daemon, url + "object/o?size=8")[0] == 0, f"an allowed one: {reads(daemon, url + 'object/o?size=8')}")
+            other = f"{url}file{daemon.config}"
+            status, err = reads(daemon, other)
+            check(status != 0 and "begins with none of the urls of rules.read" in err, f"{status} {err}")
+            to = other.replace(":", "%3A").replace("/", "%2F")
+            status, err = reads(daemon, f"{url}object/o?to={to}")
+            check(status != 0 and "redirect" in err, f"a redirection: {status} {err}")
+            check(reads(daemon, daemon.config)[0] != 0, "no path is allowed")
+        finally:
+            daemon.close()
+            server.stdin.close()
+            server.wait(LIMIT_S)
+            server.stdout.close()
+
+
 def main():
     if os.geteuid() != 0:
         print("needs root, to become two users")
         sys.exit(77)
     source, build = sys.argv[1], os.path.abspath(sys.argv[2])
+    check_urls(source, build)
+    check_paths(build)
+    check_users(build)
     check_pipelines(build)
     check_clients(build)
     check_runs(build)
     check_requests(build)
     check_remote(source, build)
+    check_users(build)
+    check_paths(build)
+    check_urls(source, build)
 
 
 main()

@@ -207,7 +207,7 @@ static bool set_where(struct stg_fetch *fetch)
     bool secure = strncmp(object->url, "https:", 6) == 0;
     return SET(CURLOPT_PROTOCOLS_STR, "http,https") &&
            SET(CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https") &&
-           SET(CURLOPT_FOLLOWLOCATION, object->key == NULL ? 1l : 0l) &&
+           SET(CURLOPT_FOLLOWLOCATION, object->key == NULL && !object->stays ? 1l : 0l) &&
            SET(CURLOPT_MAXREDIRS, MAX_REDIRECTIONS) &&
            SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 }

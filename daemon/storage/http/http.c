@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/storage/confine.h"
 #include "daemon/storage/http/remote.h"
 #include "daemon/storage/http/store.h"
 #include "daemon/storage/http/url.h"
@@ -128,6 +129,7 @@ static struct stg_object *object_of(const char *scheme, const char *path,
     object->shown = join(scheme, stg_storage_shown_query(path, shown, sizeof(shown)));
     object->advice = strdup(advice(store));
     object->loopback = store->named || stg_store_is_own(identity);
+    object->stays = stg_confine_has_urls();
     if (object->url != NULL && object->shown != NULL && object->advice != NULL &&
         set_login(object, store))
         return object;

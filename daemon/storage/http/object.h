@@ -28,6 +28,7 @@ struct stg_object {
 
     bool range_in_query; /* WebHDFS: offset and length stand in the URL */
     bool loopback;       /* it may lie on this machine */
+    bool stays;          /* no answer leads to another place: rules.read */
 };
 
 /* A zeroed object with one reference; its strings are malloc'ed and belong to it. NULL

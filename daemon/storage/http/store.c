@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/storage/confine.h"
 #include "daemon/storage/http/credentials.h"
 #include "daemon/storage/http/libraries.h"
 #include "daemon/storage/storage.h"
@@ -192,7 +193,9 @@ int stg_store_find(const char *url, const struct stg_file_user *identity,
                    struct stg_store *ret, struct stg_err *err)
 {
     struct stg_store store = {0};
-    int rc = stg_http_libraries(err);
+    int rc = stg_confine_check_url(url, err);
+    if (rc == 0)
+        rc = stg_http_libraries(err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&stores.lock);

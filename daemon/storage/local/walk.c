@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "daemon/storage/confine.h"
 #include "daemon/storage/local/access.h"
 
 #define MAX_LINKS 40
@@ -172,6 +173,8 @@ int stg_access_walk(int base, const char *path, const char *shown,
     if (rc == 0 && too_long)
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s: %s", shown,
                      strerror(ENAMETOOLONG));
+    if (rc == 0)
+        rc = stg_confine_check_fd(w.at, shown, err);
     if (rc < 0) {
         if (w.at >= 0)
             close(w.at);
