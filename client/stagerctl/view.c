@@ -4,9 +4,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/stagerctl/command.h"
 #include "client/stagerctl/text/json.h"
+#include "core/clock.h"
 
 /* Of spans inside of one another: more than any writer of ours makes. */
 #define MAX_DEPTH 256
@@ -450,6 +452,14 @@ static void write_arrows(const struct stg_trace_view *view, const struct origins
 
 /* ---- all of it ---- */
 
+/* CLOCK_REALTIME minus CLOCK_MONOTONIC, now. */
+static int64_t realtime_offset_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - (int64_t)stg_now_ns();
+}
+
 static void write_about(const struct stg_trace_view *view, struct stg_json_writer *json)
 {
     stg_json_key(json, "otherData");
@@ -457,6 +467,8 @@ static void write_about(const struct stg_trace_view *view, struct stg_json_write
     stg_json_put_string(json, "pipeline", view->page->pipeline);
     write_arg(json, "generation", view->page->generation);
     stg_json_put_string(json, "clock", "CLOCK_MONOTONIC");
+    stg_json_key(json, "realtime_offset_ns"); /* to merge it with other traces */
+    stg_json_int(json, realtime_offset_ns());
     write_arg(json, "begin_ns", view->begin_ns);
     write_arg(json, "end_ns", view->end_ns);
     write_arg(json, "spans", view->n_spans);

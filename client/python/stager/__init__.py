@@ -25,6 +25,7 @@ from ._pipeline import (AUTOTUNE, Dataset, Element, Pipeline, arrow, choose_from
 from ._pipeline import zip_datasets as zip
 from ._serve import Server, serve
 from ._stream import Stream, merge_states
+from ._trace import merge_traces
 from ._work import Context
 
 #: Opens a pipeline as one more trainer: a Stream.
@@ -45,4 +46,4 @@ __all__ = [
     "PermissionDeniedError", "Pipeline", "Ragged", "ResourceExhaustedError", "Server", "Sparse", "Stream",
     "Strings", "Symbol", "Tensor", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
     "UnknownError", "__version__", "apply", "arrow", "audit", "check", "choose_from_datasets", "commits", "control_dependencies", "delete", "explain", "files", "gpu_available", "list",
-    "merge_states", "open", "ops", "parquet", "range", "rollback", "sample_from_datasets", "schema", "serve", "staged", "status", "versions", "zip"]
+    "merge_states", "merge_traces", "open", "ops", "parquet", "range", "rollback", "sample_from_datasets", "schema", "serve", "staged", "status", "versions", "zip"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import sys
 import time
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
@@ -73,6 +74,12 @@ def _fed(name: str, value: Any) -> Tuple[str, int, Tuple[int, ...], bytes, bytes
     if dtype is None:
         raise InvalidArgumentError(f"{name}: stager has no dtype {array.dtype}")
     return name, dtype, array.shape, native(array).tobytes(), b""
+
+
+def _torch_profiler() -> Any:
+    """torch.autograd.profiler, if the user has imported torch and it has the flag that `next` reads."""
+    module = sys.modules.get("torch.autograd.profiler")
+    return module if hasattr(module, "_is_profiler_enabled") else None
 
 
 _LEFT_OUT = object()
@@ -209,6 +216,7 @@ class Stream:
         self._n_loops = 0
         self._has_warned = False
         self._pid = os.getpid()
+        self._profiler = _torch_profiler()
         self._workers: Optional[_workers.Workers] = None
         text = None if state is None else _state_text(state)
         # An open at a place waits until the dataset is there, which may take calls of a function.
@@ -303,7 +311,12 @@ class Stream:
         give one back. Another error: of a batch that could not be made; the stream goes on unless
         `finished`."""
         millis = self._timeout_millis if timeout is ... else _timeout_millis(timeout)
-        lease = self._take(millis)
+        profiler = self._profiler
+        if profiler is None or not profiler._is_profiler_enabled:
+            lease = self._take(millis)
+        else:
+            with profiler.record_function("stager.next"):
+                lease = self._take(millis)
         if self._generation != self._core.generation:
             self._read_structure()
         return Batch(lease, self._plan)
@@ -363,6 +376,7 @@ class Stream:
         elif self._taken() > 0 and not info["finished"]:
             self._begin_anew()
         self._n_loops += 1
+        self._profiler = _torch_profiler()
         return _Pass(self, self._n_loops)
 
     def _taken(self) -> int:
