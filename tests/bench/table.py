@@ -33,7 +33,7 @@ PROGRAM, SCRIPT = (3, 2), (1, 10)
 LENGTHS = {"bench_commit": (3, 6), "bench_handoff": (3, 3), "bench_interference": (1, 12), "bench_interleave": (3, 4),
            "bench_interleave_auto": (1, 100), "bench_overlap": (1, 12), "bench_tune": (1, 60), "bench_sharing": (1, 10),
            "bench_tfrecord": (3, 3), "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
-           "interleave_tensorflow": (1, 9), "parquet_pyarrow": (1, 24)}
+           "interleave_tensorflow": (1, 9), "parquet_pyarrow": (1, 24), "arrow_datasets": (1, 30)}
 
 # The rows of the first table, if their benchmark was run: name, figure, goal, description.
 GOALS = [
@@ -76,6 +76,10 @@ GOALS = [
      "16 columns of an Arrow file, int64 and float32, to batches of 4096, over reads of the page cache alone, bytes per "
      "second of CPU"),
     ("bench_arrow", "plain_ratio", None, "the same over memcpy from a mapping of the file"),
+    ("arrow_datasets", "ratio", 10,
+     "a folder of Hugging Face datasets, 128 token ids, a label and a weight in a row, to batches of 256, over "
+     "`with_format(\"torch\")` in a DataLoader with its best number of workers, by the clock on the wall"),
+    ("arrow_datasets", "iter_cpu_ratio", None, "the same over `iter(256)` of the data set, rows per second of CPU"),
     ("bench_jpeg", "ratio", 1.2,
      "photographs cropped at random to 224, flipped and normalised, over TurboJPEG's full decode with the same steps"),
     ("jpeg_peers", "tensorflow_ratio", 1.5, "the same files to the same crops over tf.data, rows per second of CPU"),
