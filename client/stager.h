@@ -202,6 +202,13 @@ struct stager_options {
     /* The job that this consumer is a part of, at most 63 bytes: a label in metrics, such
      * as the name of an experiment. NULL: none */
     const char *job;
+    /* With `shard: auto`, which divides the records of a pipeline among the hosts of a
+     * job: dp_rank of this client among all dp_size data-parallel ranks, and local_rank
+     * among the local_size ranks of its host. Ranks that share batches (tensor or
+     * pipeline parallelism) have one dp_rank. The ranks of a host follow one another, and
+     * each host has as many. dp_size 0: the client names none. */
+    uint32_t dp_rank, dp_size;
+    uint32_t local_rank, local_size;
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three

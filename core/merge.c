@@ -38,6 +38,8 @@ static int compare(const struct stg_state *a, const struct stg_state *b,
         return differ(a, b, "runs", err);
     if (a->batch != b->batch)
         return differ(a, b, "batch sizes", err);
+    if (a->hosts != b->hosts || (a->pass == b->pass && a->base != b->base))
+        return differ(a, b, "hosts", err);
     if (a->pass != b->pass)
         return 0;
     if (a->start.items != 0 && b->start.items != 0 &&

@@ -13,23 +13,32 @@
  * string. */
 enum kind { NUMBER, SMALL, HEX, STRING };
 
+/* Which states have the field: all; those of a split among several clients; those of
+ * records that hosts divide. */
+enum part { ALWAYS, SHARED, DIVIDED };
+
 struct field {
     const char *key;
     enum kind kind;
     size_t offset;
-    size_t bytes;   /* of a string */
-    bool is_shared; /* only of a split among several clients */
+    size_t bytes; /* of a string */
+    enum part part;
 };
 
 #define FIELD(key, kind, member)                                                         \
     {                                                                                    \
         key, kind, offsetof(struct stg_state, member),                                   \
-            sizeof(((struct stg_state *)NULL)->member), false                            \
+            sizeof(((struct stg_state *)NULL)->member), ALWAYS                           \
     }
-#define SHARED(key, kind, member)                                                        \
+#define OF_SPLIT(key, kind, member)                                                      \
     {                                                                                    \
         key, kind, offsetof(struct stg_state, member),                                   \
-            sizeof(((struct stg_state *)NULL)->member), true                             \
+            sizeof(((struct stg_state *)NULL)->member), SHARED                           \
+    }
+#define HOSTS(key, member)                                                               \
+    {                                                                                    \
+        key, NUMBER, offsetof(struct stg_state, member),                                 \
+            sizeof(((struct stg_state *)NULL)->member), DIVIDED                          \
     }
 
 static const struct field fields[] = {
@@ -49,20 +58,22 @@ static const struct field fields[] = {
     FIELD("bytes", NUMBER, data.bytes),
     FIELD("names", HEX, data.names),
     FIELD("data", HEX, data.sum),
-    SHARED("run", HEX, run),
-    SHARED("consumers", NUMBER, consumers),
-    SHARED("consumer", NUMBER, consumer),
-    SHARED("batch", NUMBER, batch),
-    SHARED("start_position", NUMBER, start.elements),
-    SHARED("start_items", NUMBER, start.items),
-    SHARED("start_iteration", NUMBER, start.epoch),
-    SHARED("start_index", NUMBER, start.index),
-    SHARED("start_passed", SMALL, start.passed),
-    SHARED("start_errors", SMALL, start.errors_from),
-    SHARED("client", STRING, client),
-    SHARED("taken", STRING, taken),
-    SHARED("n_before", NUMBER, n_before),
-    SHARED("before", STRING, before),
+    HOSTS("hosts", hosts),
+    HOSTS("base", base),
+    OF_SPLIT("run", HEX, run),
+    OF_SPLIT("consumers", NUMBER, consumers),
+    OF_SPLIT("consumer", NUMBER, consumer),
+    OF_SPLIT("batch", NUMBER, batch),
+    OF_SPLIT("start_position", NUMBER, start.elements),
+    OF_SPLIT("start_items", NUMBER, start.items),
+    OF_SPLIT("start_iteration", NUMBER, start.epoch),
+    OF_SPLIT("start_index", NUMBER, start.index),
+    OF_SPLIT("start_passed", SMALL, start.passed),
+    OF_SPLIT("start_errors", SMALL, start.errors_from),
+    OF_SPLIT("client", STRING, client),
+    OF_SPLIT("taken", STRING, taken),
+    OF_SPLIT("n_before", NUMBER, n_before),
+    OF_SPLIT("before", STRING, before),
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -80,6 +91,12 @@ static uint64_t number_of(const struct stg_state *state, const struct field *fie
     return field->kind == SMALL ? *(const uint32_t *)at : *(const uint64_t *)at;
 }
 
+static bool has_part(const struct stg_state *state, enum part part)
+{
+    return part == ALWAYS || (part == SHARED && state->consumers != 0) ||
+           (part == DIVIDED && state->hosts != 0);
+}
+
 /* ---- writing ---- */
 
 static size_t write_fields(const struct stg_state *state, char *buf, size_t bytes)
@@ -89,7 +106,7 @@ static size_t write_fields(const struct stg_state *state, char *buf, size_t byte
         const struct field *f = &fields[i];
         char *at = buf + n;
         size_t left = bytes - n;
-        if (f->is_shared && state->consumers == 0)
+        if (!has_part(state, f->part))
             continue;
         if (f->kind == STRING)
             n += (size_t)snprintf(at, left, ",\"%s\":\"%s\"", f->key,
@@ -310,9 +327,11 @@ static int check(struct reader *r, const struct stg_state *state, const struct s
     if (seen->version != STG_STATE_VERSION)
         return refuse(r, "version 0 does not exist (the text is edited)");
     for (size_t i = 0; i < N_FIELDS; i++) {
-        if (fields[i].is_shared && seen->has[i] && state->consumers == 0)
-            return refuse(r, "it has no consumers (the text is edited)");
-        if (!seen->has[i] && (!fields[i].is_shared || state->consumers != 0))
+        if (seen->has[i] && !has_part(state, fields[i].part))
+            return refuse(r, fields[i].part == SHARED
+                                 ? "it has no consumers (the text is edited)"
+                                 : "it has no hosts (the text is edited)");
+        if (!seen->has[i] && has_part(state, fields[i].part))
             return stg_err(r->err, -STAGER_INVALID_ARGUMENT,
                            "not a state of a stream: key \"%s\" is missing",
                            fields[i].key);

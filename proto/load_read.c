@@ -707,6 +707,22 @@ static const ProtobufCFieldDescriptor *step_field(struct stg_reader *r,
     return field;
 }
 
+/* `- shard: auto` is `- shard: {num_shards: auto}`. */
+static bool is_shard_auto(const struct stg_text_node *entry,
+                          const ProtobufCMessageDescriptor *type,
+                          struct stg_text_node *arguments, struct stg_text_node *word)
+{
+    if (type != &stager__shard__descriptor || entry->kind != STG_TEXT_SCALAR ||
+        stg_text_is_null(entry) || strcmp(entry->s, "auto") != 0)
+        return false;
+    *word = *entry;
+    word->key = "num_shards";
+    word->next = NULL;
+    *arguments = (struct stg_text_node){
+        .kind = STG_TEXT_MAPPING, .line = entry->line, .column = entry->column, .n = 1};
+    return true;
+}
+
 static int step_fill(struct stg_reader *r, const struct stg_text_node *entry,
                      ProtobufCMessage *message)
 {
@@ -721,6 +737,9 @@ static int step_fill(struct stg_reader *r, const struct stg_text_node *entry,
     }
     size_t mark = stg_read_push(r, ".%s", field->name);
     const ProtobufCMessageDescriptor *type = field->descriptor;
+    struct stg_text_node word;
+    if (is_shard_auto(entry, type, &arguments, &word))
+        arguments.first = &word;
     if (arguments.kind != STG_TEXT_MAPPING) {
         return stg_read_fail_found(r, entry, "its arguments: {%s: ...}",
                                    type->n_fields > 0 ? type->fields[0].name : "");

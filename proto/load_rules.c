@@ -113,6 +113,7 @@ static const struct {
 } automatic[] = {
     {&stager__prefetch__descriptor, "buffer_size", 0},
     {&stager__interleave__descriptor, "num_parallel_calls", -1},
+    {&stager__shard__descriptor, "num_shards", 0},
     {&stager__staged__descriptor, "capacity", 0},
     {&stager__staged__descriptor, "num_threads", 0},
     {&stager__staged__descriptor, "num_clients", 0},

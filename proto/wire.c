@@ -101,6 +101,7 @@ struct parts {
     Stager__Names fields, fetches; /* of that */
     Stager__Unsupported unsupported;
     Stager__Reconnect reconnect;
+    Stager__DataParallel data_parallel;
     Stager__FeedRequest feed;
     Stager__Empty new_token;
     Stager__WorkRequest work;
@@ -188,6 +189,17 @@ static Stager__Reconnect *reconnect_fill(Stager__Reconnect *reconnect,
     return reconnect;
 }
 
+static Stager__DataParallel *data_parallel_fill(Stager__DataParallel *message,
+                                                const struct stg_deal_rank *from)
+{
+    stager__data_parallel__init(message);
+    message->rank = from->rank;
+    message->size = from->size;
+    message->local_rank = from->local_rank;
+    message->local_size = from->local_size;
+    return message;
+}
+
 static Stager__Open *open_fill(struct parts *parts, const struct stg_request *from)
 {
     Stager__Open *open = &parts->open;
@@ -214,6 +226,9 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
         open->reconnect = reconnect_fill(&parts->reconnect, &from->rejoin);
     STG_PUT(open, rank, from->rank);
     STG_PUT(open, world_size, from->world_size);
+    if (from->data_parallel.size != 0)
+        open->data_parallel =
+            data_parallel_fill(&parts->data_parallel, &from->data_parallel);
     if (from->has_fields)
         open->fields = names_fill(&parts->fields, from->fields, from->n_fields);
     if (from->has_fetches)
@@ -506,6 +521,12 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     reconnect_take(from->reconnect, &ret->rejoin);
     ret->rank = from->rank;
     ret->world_size = from->world_size;
+    if (from->data_parallel != NULL)
+        ret->data_parallel =
+            (struct stg_deal_rank){.rank = from->data_parallel->rank,
+                                   .size = from->data_parallel->size,
+                                   .local_rank = from->data_parallel->local_rank,
+                                   .local_size = from->data_parallel->local_size};
     ret->has_fields = from->fields != NULL;
     ret->has_fetches = from->fetches != NULL;
     if (ret->has_fields) {

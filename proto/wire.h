@@ -9,6 +9,7 @@
 #define STG_PROTO_WIRE_H
 
 #include "core/batch.h"
+#include "core/division/deal.h"
 #include "core/file/schema.h"
 #include "core/spec.h"
 
@@ -118,7 +119,8 @@ struct stg_request {
     const char *job;          /* open, for metrics; NULL: none */
     uint32_t rank;            /* open, round_robin: of world_size */
     uint32_t world_size;      /* open; 0: ranks are the order of joining */
-    bool has_fields;          /* open; false: all features */
+    struct stg_deal_rank data_parallel; /* open; size 0: none */
+    bool has_fields;                    /* open; false: all features */
     const char *const *fields;
     size_t n_fields;
     bool has_fetches; /* open; false: the pipeline's targets */
@@ -203,8 +205,9 @@ struct stg_pipeline_status {
      * acknowledged + lost + buffered + unacknowledged + discarded_published */
     uint64_t made, ignored, in_hand, discarded, acknowledged, unacknowledged;
     uint64_t discarded_published, evicted, feed_version, incomplete_rounds;
-    uint64_t dropped_rows;     /* in the batches that `dropped` counts */
-    uint64_t ignored_elements; /* dropped by ignore_errors steps; never became items */
+    uint64_t dropped_rows;       /* in the batches that `dropped` counts */
+    uint64_t ignored_elements;   /* dropped by ignore_errors steps; never became items */
+    uint64_t remainder_elements; /* left out by `shard: auto` */
     const char *on_timeout;
     const char *thread_pool; /* that it runs on; "": its own threads */
     const char *container;   /* the counts below are for all pipelines that name it */
@@ -390,6 +393,8 @@ struct stg_reply {
     const char *state;    /* open: where a commit lets the client begin; "": no commit */
     bool anew;            /* open: a stream that follows begins the new version; its
                              state was not used */
+    uint32_t hosts;       /* open: that divide the records; 0: they are not divided */
+    uint64_t base, base_pass;   /* the record at which they began, in that pass */
     struct stg_rejoin rejoin;   /* open */
     uint64_t feed_version;      /* feed */
     const char *function;       /* work: "module:name"; boundary is its result's schema */

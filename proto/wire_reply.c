@@ -144,6 +144,9 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     open->irreproducible = stg_wire_optional(from->irreproducible);
     STG_PUT(open, begins_pass, from->begins_pass);
     STG_PUT(open, skip_rows, from->skip_rows);
+    STG_PUT(open, hosts, from->hosts);
+    STG_PUT(open, divided_from, from->base);
+    STG_PUT(open, divided_pass, from->base_pass);
     open->state = stg_wire_optional(from->state);
     STG_PUT(open, run, from->rejoin.run);
     STG_PUT(open, member, from->rejoin.member);
@@ -501,6 +504,9 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->irreproducible = stg_wire_taken(from->irreproducible);
     ret->begins_pass = from->begins_pass;
     ret->skip_rows = from->skip_rows;
+    ret->hosts = from->hosts;
+    ret->base = from->divided_from;
+    ret->base_pass = from->divided_pass;
     ret->state = stg_wire_taken(from->state);
     ret->anew = from->anew != 0;
     ret->rejoin = (struct stg_rejoin){

@@ -14,14 +14,14 @@
         F(dropped_rows), F(errors), F(redelivered), F(lost), F(rows), F(bytes),          \
         F(memory_bytes), F(memory_used_bytes), F(quarantined_bytes), F(max_batch_bytes), \
         F(producer_wait_ns), F(producer_busy_ns), F(timeouts), F(n_clients_left_out),    \
-        F(made), F(ignored), F(ignored_elements), F(in_hand), F(discarded),              \
-        F(acknowledged), F(unacknowledged), F(discarded_published), F(evicted),          \
-        F(feed_version), F(incomplete_rounds), F(container_tables), F(container_caches), \
-        F(container_bytes), F(workers), F(worker_calls), F(workers_lost), F(pipeline),   \
-        F(partition), F(own_partitions), F(gpu_copies), F(capacity_auto),                \
-        F(num_threads_auto), F(num_clients_auto), F(max_capacity), F(max_num_threads),   \
-        F(warming_generation), F(warming_buffered), F(window_ns), F(window_batches),     \
-        F(window_rows), F(window_clients_ns), F(window_wait_ns)
+        F(made), F(ignored), F(ignored_elements), F(remainder_elements), F(in_hand),     \
+        F(discarded), F(acknowledged), F(unacknowledged), F(discarded_published),        \
+        F(evicted), F(feed_version), F(incomplete_rounds), F(container_tables),          \
+        F(container_caches), F(container_bytes), F(workers), F(worker_calls),            \
+        F(workers_lost), F(pipeline), F(partition), F(own_partitions), F(gpu_copies),    \
+        F(capacity_auto), F(num_threads_auto), F(num_clients_auto), F(max_capacity),     \
+        F(max_num_threads), F(warming_generation), F(warming_buffered), F(window_ns),    \
+        F(window_batches), F(window_rows), F(window_clients_ns), F(window_wait_ns)
 #define CLIENT_TEXTS(F) F(client_id), F(program), F(state), F(last_error)
 #define CLIENT_NUMBERS(F)                                                                \
     F(pid), F(uid), F(max_in_flight), F(held), F(assigned), F(taken), F(released),       \

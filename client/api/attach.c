@@ -219,6 +219,10 @@ void stg_attach_request(const struct stager_stream *stream, const char *name,
         .job = options->job,
         .rank = options->rank,
         .world_size = options->world_size,
+        .data_parallel = {.rank = options->dp_rank,
+                          .size = options->dp_size,
+                          .local_rank = options->local_rank,
+                          .local_size = options->local_size},
     };
 }
 

@@ -11,7 +11,7 @@
 
 /* A field that later fills padding would not change the size: there is none. */
 static_assert(
-    sizeof(struct stager_options) == STG_SIZE_TO(stager_options, job) &&
+    sizeof(struct stager_options) == STG_SIZE_TO(stager_options, local_size) &&
         sizeof(struct stager_batch_info) == STG_SIZE_TO(stager_batch_info, position) &&
         sizeof(struct stager_stream_info) == STG_SIZE_TO(stager_stream_info, followed) &&
         sizeof(struct stager_gpu_info) == STG_SIZE_TO(stager_gpu_info, reserved0),

@@ -108,15 +108,16 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     const char *name, *runtime_dir, *client_id, *gpu;
     unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op, rank,
-        world_size, reconnect_millis;
+        world_size, reconnect_millis, dp_rank, dp_size, local_rank, local_size;
     int private_run, manual_ack, writable, follow;
     const char *state, *resume, *job;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIpz", &name, &runtime_dir, &client_id,
-                          &max_in_flight, &private_run, &manual_ack, &batch_size,
-                          &writable, &gpu, &gpu_capacity, &fields, &fetches, &inter_op,
-                          &intra_op, &state, &resume, &rank, &world_size,
-                          &reconnect_millis, &follow, &job))
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIpz(IIII)", &name, &runtime_dir,
+                          &client_id, &max_in_flight, &private_run, &manual_ack,
+                          &batch_size, &writable, &gpu, &gpu_capacity, &fields, &fetches,
+                          &inter_op, &intra_op, &state, &resume, &rank, &world_size,
+                          &reconnect_millis, &follow, &job, &dp_rank, &dp_size,
+                          &local_rank, &local_size))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
@@ -138,7 +139,11 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                                                     ? reconnect_millis
                                                                     : STAGER_NEVER,
                                      .follow = follow != 0,
-                                     .job = job};
+                                     .job = job,
+                                     .dp_rank = dp_rank,
+                                     .dp_size = dp_size,
+                                     .local_rank = local_rank,
+                                     .local_size = local_size};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;

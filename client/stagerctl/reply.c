@@ -270,6 +270,7 @@ static const struct counter counters[] = {
     COUNTER(dropped_rows, true),
     COUNTER(ignored, true),
     COUNTER(ignored_elements, true),
+    COUNTER(remainder_elements, true),
     COUNTER(in_hand, true),
     COUNTER(discarded, true),
     COUNTER(acknowledged, true),

@@ -51,6 +51,14 @@ static bool is_shared(const struct stager_stream *stream,
            staged->num_clients > 1 && options->private_run == 0;
 }
 
+/* The hosts that divide the pass of the place, and where they began. */
+static void note_hosts(struct stager_stream *stream)
+{
+    struct stg_state *state = &stream->state;
+    state->hosts = stream->hosts;
+    state->base = state->pass == stream->base_pass ? stream->base : 0;
+}
+
 /* What came before the place was taken, by whichever client. The state of one consumer,
  * after a reconnect, has what that one took. */
 static int begin_taken(struct stager_stream *stream, struct stg_err *err)
@@ -95,6 +103,10 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
     stream->is_shared = is_shared(stream, options);
     stream->state = (struct stg_state){.pass = reply->begins_pass - 1};
     stream->has_state = reply->begins_pass != 0;
+    stream->hosts = reply->hosts;
+    stream->base = reply->base;
+    stream->base_pass = reply->base_pass;
+    note_hosts(stream);
     /* Of clients that reconnect to a split, the daemon unites the states. */
     const char *text = options->state;
     if (reply->state != NULL && reply->state[0] != '\0')
@@ -142,6 +154,7 @@ static void take_item(struct stager_stream *stream, const struct stg_stream_plac
     if (is_first || end > stream->state.place.items)
         stream->state.place = at->place;
     stream->state.pass = at->pass;
+    note_hosts(stream);
     stg_ring_data(&stream->ring, at->pass, &stream->state.data);
     stream->state.rows = stream->state.n_delivered = stream->state.ranks = 0;
     stream->has_state = true;
@@ -157,6 +170,7 @@ static void stand_at(struct stager_stream *stream, const struct stg_stream_place
     turn_to(stream, at->pass);
     stream->state.pass = at->pass;
     stream->state.place = at->place;
+    note_hosts(stream);
     stream->state.data = (struct stg_data_identity){0};
     stream->state.rows = stream->state.n_delivered = stream->state.ranks = 0;
     stream->has_state = true;

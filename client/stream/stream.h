@@ -197,8 +197,10 @@ struct stager_stream {
 
     /* How far the trainer is: progress.h. */
     struct stg_state state;
-    bool has_state;     /* false: nothing was taken, or stagerd sends no places */
-    uint64_t skip_rows; /* after a state: rows to drop */
+    bool has_state;           /* false: nothing was taken, or stagerd sends no places */
+    uint64_t skip_rows;       /* after a state: rows to drop */
+    uint64_t hosts;           /* that divide the records (`shard: auto`); 0: none do */
+    uint64_t base, base_pass; /* the record at which they began, in that pass */
     struct stg_stream_place error_at; /* of the error item */
     uint64_t error_begin;             /* items before it */
     uint64_t n_ranks;                 /* clients of a round */

@@ -123,13 +123,27 @@ static int too_short(const char *what, uint64_t position, uint64_t n, struct stg
                    position, what, n);
 }
 
+/* Goes to the record at which the hosts began to divide the pass. No error was before it.
+ */
+static int skip_divided(struct stg_dataset *dataset, struct stg_err *err)
+{
+    uint64_t n, first = dataset->env.share_first;
+    if (first == 0 || dataset->divider == NULL)
+        return 0;
+    int rc = stg_iter_skip(dataset->divider->input, first, &n, err);
+    return rc == 0 && n < first ? too_short("records", first, n, err) : rc;
+}
+
 static int seek(struct stg_dataset *dataset, const struct stg_position *position,
                 struct stg_err *err)
 {
-    uint64_t n_items;
+    uint64_t n_items = 0;
+    dataset->clean_below = UINT32_MAX;
+    int rc = skip_divided(dataset, err);
     dataset->goal = dataset->tells ? position : NULL;
     dataset->clean_below = position->errors == 0 ? UINT32_MAX : position->errors;
-    int rc = stg_iter_skip(dataset->last, position->items, &n_items, err);
+    if (rc == 0 && position->items > 0)
+        rc = stg_iter_skip(dataset->last, position->items, &n_items, err);
     dataset->goal = NULL;
     dataset->clean_below = 0;
     if (rc < 0)
@@ -176,4 +190,9 @@ void stg_block_read_ahead(const struct stg_block *block)
 uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset)
 {
     return atomic_load_explicit(&dataset->n_ignored, memory_order_relaxed);
+}
+
+uint64_t stg_dataset_n_remainder(const struct stg_dataset *dataset)
+{
+    return atomic_load_explicit(&dataset->n_remainder, memory_order_relaxed);
 }

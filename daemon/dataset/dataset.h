@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "core/batch.h"
+#include "core/division/deal.h"
 #include "core/err.h"
 #include "core/spec.h"
 
@@ -97,6 +98,8 @@ struct stg_dataset_env {
     size_t n_groups;
     struct stg_trace *trace; /* records spans while it is on; may be NULL */
     uint64_t pass;           /* from 0: reshuffles differ by it */
+    struct stg_deal share;   /* of `shard: auto`; n_hosts 0: all records */
+    uint64_t share_first;    /* the record at which hosts began to divide the pass */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
     /* Of the state at which the pass goes on: `files` leaves out what was added since.
@@ -155,10 +158,10 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
 /* Moves a new dataset, from which nothing was pulled, to a position: the items that
  * follow are bit for bit those of a run that was not interrupted. Produces what it cannot
  * skip (struct stg_iter_impl, skip), and drops it. The position may be the end of the
- * pass. OUT_OF_RANGE: the pass is shorter; the text has both lengths.
- * FAILED_PRECONDITION: something was pulled before; or the data has an error where the
- * position has none. Any other code is one of stg_dataset_next. After a failure only
- * destroy may follow. */
+ * pass. With env.share_first it is counted from there. OUT_OF_RANGE: the pass is shorter;
+ * the text has both lengths. FAILED_PRECONDITION: something was pulled before; or the
+ * data has an error where the position has none. Any other code is one of
+ * stg_dataset_next. After a failure only destroy may follow. */
 int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *position,
                      struct stg_err *err);
 
@@ -171,6 +174,10 @@ void stg_block_read_ahead(const struct stg_block *block);
 
 /* Returns how many errors the `ignore_errors` steps dropped in this pass. Any thread. */
 uint64_t stg_dataset_n_ignored(const struct stg_dataset *dataset);
+
+/* Returns how many records `shard: auto` left out in this pass, on every host the same
+ * ones: rounds that were not complete. Any thread. */
+uint64_t stg_dataset_n_remainder(const struct stg_dataset *dataset);
 
 /* Returns the path of a file of this pass, for messages; "?" if it is unknown. Any thread
  * while the dataset lives. */

@@ -208,8 +208,10 @@ struct stg_dataset {
     _Atomic uint32_t clean_below;
     /* The least depth of an iterator that has yielded an error; 0: none has. */
     _Atomic uint32_t errors_from;
-    _Atomic uint64_t n_ignored; /* errors that ignore_errors dropped */
-    int failed;                 /* negative: sticky */
+    _Atomic uint64_t n_ignored;   /* errors that ignore_errors dropped */
+    struct stg_iter *divider;     /* the step `shard: auto`; NULL: there is none */
+    _Atomic uint64_t n_remainder; /* records that it left out */
+    int failed;                   /* negative: sticky */
     struct stg_err failure;
     struct {
         _Atomic uint64_t n_built, n_found, bytes;

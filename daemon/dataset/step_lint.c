@@ -62,6 +62,12 @@ static bool is_shard(const struct look *look, size_t i)
     return is(look, i, "shard");
 }
 
+/* Of as many shards as the pipeline says; `auto` divides an order of all elements. */
+static bool is_fixed_shard(const struct look *look, size_t i)
+{
+    return is_shard(look, i) && stg_step_int(&look->steps[i], "num_shards", 1) != 0;
+}
+
 static bool is_ignore_errors(const struct look *look, size_t i)
 {
     return is(look, i, "ignore_errors");
@@ -186,7 +192,7 @@ static const struct rule {
      "prevents: put take before cache"},
     {is_cache, is_dear_map, false,
      "map works anew in each epoch: put cache behind map, if what it makes has room"},
-    {is_shuffle, is_shard, false,
+    {is_shuffle, is_fixed_shard, false,
      "all elements are read and shuffled, and most are then left out: put shard first"},
     {is_map, is_shard, false,
      "map works on elements that are then left out: put shard before map"},
@@ -314,7 +320,7 @@ static uint64_t count_elements(const struct look *look, size_t i)
         int64_t count = stg_step_int(step, "count", -1);
         if (is_take(look, k) && count >= 0 && (uint64_t)count < n)
             n = (uint64_t)count;
-        else if (is_shard(look, k))
+        else if (is_fixed_shard(look, k))
             n /= (uint64_t)stg_step_int(step, "num_shards", 1);
         else if (!is_take(look, k) && !is(look, k, "map") && !is(look, k, "enumerate"))
             return 0;

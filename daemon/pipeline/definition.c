@@ -9,6 +9,7 @@
 
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/step_lint.h"
+#include "daemon/dataset/steps/division.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
@@ -44,6 +45,9 @@ static int check_open_fits(const struct stg_definition *definition, struct stg_e
         .irreproducible = definition->irreproducible,
         .begins_pass = UINT64_MAX,
         .skip_rows = UINT64_MAX,
+        .hosts = UINT32_MAX,
+        .base = UINT64_MAX,
+        .base_pass = UINT64_MAX,
     };
     char *buf = malloc(STG_MESSAGE_MAX_BYTES);
     if (buf == NULL)
@@ -135,6 +139,17 @@ static int sign(struct stg_definition *definition, struct stg_err *err)
                : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
 }
 
+/* The hosts are known when the first client opens. */
+static int check_division(const struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    int rc = stg_division_check(spec, err);
+    if (rc == 0 && spec->staged.keep_warm && stg_division_find(spec) != NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "staged: keep_warm: true needs the hosts of `shard: auto` before "
+                       "the first client names them: leave keep_warm out");
+    return rc;
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_containers *containers, struct stg_err *err)
 {
@@ -152,6 +167,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
     if (rc == 0)
         rc = stg_dataset_infer(definition->spec, &definition->bump, &definition->element,
                                err);
+    if (rc == 0)
+        rc = check_division(definition->spec, err);
     if (rc == 0)
         rc = expand_composites(definition->spec, &definition->element, err);
     if (rc == 0)

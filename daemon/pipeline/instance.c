@@ -568,6 +568,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .container = definition->container,
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
         .batch_size = stg_signature_batch_size(definition->spec),
+        .share = wanted->share,
         .private_run = private_run,
         .warm = wanted->warm,
         .audit_run = audits ? stg_catalog_make_id() : 0,
@@ -644,6 +645,26 @@ static void forget_warm(struct stg_pipeline *pipeline)
     instance->abandoned = 1;
     stg_stage_stop(instance->stage, STAGER_CANCELLED,
                    "its first client needs more batches in flight", false);
+}
+
+/* A run of a job of other hosts, which no client is in any more. */
+static bool is_left_by_others(const struct stg_instance *instance,
+                              const struct stg_wanted *wanted)
+{
+    const struct stg_deal *share = &instance->config.share;
+    return instance->state == STG_INSTANCE_LIVE && !stg_stage_is_used(instance->stage) &&
+           (share->n_hosts != wanted->share.n_hosts || share->host != wanted->share.host);
+}
+
+static void end_left(struct stg_pipeline *pipeline)
+{
+    struct stg_instance *instance = pipeline->instance;
+    stg_catalog_keep_counts(instance);
+    pipeline->instance = NULL;
+    instance->pipeline = NULL;
+    instance->abandoned = 1;
+    stg_stage_stop(instance->stage, STAGER_ABORTED,
+                   "a job on other hosts has begun: open the stream again", false);
 }
 
 /* Returns 0 if a client with the state may attach to the shared instance, 1 if that was
@@ -735,6 +756,10 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         return resume(catalog, pipeline, wanted, ret, err);
     if (instance != NULL && is_too_small(instance, wanted)) {
         forget_warm(pipeline);
+        instance = NULL;
+    }
+    if (instance != NULL && is_left_by_others(instance, wanted)) {
+        end_left(pipeline);
         instance = NULL;
     }
     int rc = check_apart(catalog, pipeline, wanted, err);

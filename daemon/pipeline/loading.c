@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "daemon/dataset/steps/division.h"
 #include "daemon/pipeline/signature.h"
 
 static bool is_shared(const struct stg_request *request,
@@ -107,7 +108,8 @@ int stg_loading_check_taken(const struct stg_definition *definition, bool privat
 }
 
 int stg_loading_read(const struct stg_request *request,
-                     const struct stg_definition *definition, struct stg_state *ret,
+                     const struct stg_definition *definition,
+                     const struct stg_deal *share, struct stg_state *ret,
                      struct stg_err *err)
 {
     int rc = stg_state_read(request->state, strlen(request->state), ret, err);
@@ -126,5 +128,58 @@ int stg_loading_read(const struct stg_request *request,
         rc = stg_loading_check_taken(definition, request->private_run, ret, err);
     if (rc == 0)
         rc = place_rows(request, definition, ret, err);
+    if (rc == 0 && share->n_hosts != 0)
+        rc = stg_division_restate(definition->spec, share, ret, err);
     return rc < 0 ? stg_err_prefix(err, rc, "pipeline %s", request->name) : 0;
+}
+
+/* The clients of a host are its data-parallel ranks, except those of a broadcast, which
+ * share one. */
+static int check_local(const struct stg_request *request,
+                       const struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    uint32_t local_size = request->data_parallel.local_size;
+    if (staged->delivery == STG_DELIVERY_BROADCAST && local_size != 1)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "local_size is %u: with delivery: broadcast and shard: auto the "
+                       "clients of a host share one dp_rank, and local_size is 1",
+                       local_size);
+    if (staged->delivery != STG_DELIVERY_BROADCAST && !staged->num_clients_auto &&
+        staged->num_clients != local_size)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "local_size is %u, and num_clients %u: with shard: auto the "
+                       "clients of a host are its data-parallel ranks; set num_clients "
+                       "to %u, or to auto",
+                       local_size, staged->num_clients, local_size);
+    return 0;
+}
+
+int stg_loading_divide(struct stg_request *request,
+                       const struct stg_definition *definition, struct stg_deal *ret,
+                       struct stg_err *err)
+{
+    const struct stg_deal_rank *rank = &request->data_parallel;
+    *ret = (struct stg_deal){0};
+    if (stg_division_find(definition->spec) == NULL)
+        return 0;
+    if (rank->size == 0 && request->private_run) {
+        ret->n_hosts = 1;
+        return 0;
+    }
+    if (rank->size == 0)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "pipeline %s divides its records among hosts (shard: auto): open "
+                       "it with dp_rank, dp_size, local_rank and local_size",
+                       request->name);
+    int rc = stg_deal_find(rank, ret, err);
+    if (rc == 0 && !request->private_run)
+        rc = check_local(request, definition, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "pipeline %s", request->name);
+    if (definition->spec->staged.delivery != STG_DELIVERY_BROADCAST) {
+        request->rank = rank->local_rank;
+        request->world_size = rank->local_size;
+    }
+    return 0;
 }

@@ -23,6 +23,7 @@ static void add_counters(const struct stg_pipeline_status *from,
     to->dropped_rows += from->dropped_rows;
     to->ignored += from->ignored;
     to->ignored_elements += from->ignored_elements;
+    to->remainder_elements += from->remainder_elements;
     to->discarded += from->discarded;
     to->acknowledged += from->acknowledged;
     to->discarded_published += from->discarded_published;

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "core/log.h"
+#include "daemon/dataset/steps/division.h"
 #include "daemon/describe/describe.h"
 #include "daemon/gate/gate.h"
 #include "daemon/pipeline/explain.h"
@@ -240,6 +241,10 @@ int stg_request_change(struct stg_session *session,
             err, -STAGER_FAILED_PRECONDITION,
             "--warm fills a buffer before the first client, which num_clients: "
             "auto asks: write the number, or apply without --warm");
+    if (probing->request.warm && stg_division_find(config->definition->spec) != NULL)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "--warm fills a buffer before the first client, which names the "
+                       "hosts of shard: auto: apply without --warm");
     if (probing->request.warm)
         return stg_warming_begin(session, config, err);
     stg_probing_hold(probing);

@@ -78,6 +78,7 @@ struct stg_runners {
     struct stg_function_caller caller; /* of `dataset`, if it calls the function */
     uint64_t pulled_pass;    /* the pass that `dataset` is of; UINT64_MAX: none */
     uint64_t n_ignored_seen; /* elements that `dataset` left out, and that are counted */
+    uint64_t n_remainder_seen; /* likewise */
     uint64_t n_pulls;
     _Atomic uint64_t pull_began_ns; /* any thread may look; 0: no runner pulls */
 
@@ -163,7 +164,8 @@ struct stg_counts {
     uint64_t published_ns;                      /* when the last item was; 0: none */
     uint64_t n_dropped_rows;                    /* in the items that n_dropped counts */
     uint64_t errors[STG_N_CODES];               /* of n_errors */
-    uint64_t n_ignored_elements; /* by the steps ignore_errors, in all passes */
+    uint64_t n_ignored_elements;   /* by the steps ignore_errors, in all passes */
+    uint64_t n_remainder_elements; /* by `shard: auto`, likewise */
     uint64_t wait_ns, busy_ns, pull_ns;
     uint64_t sampled_pull_ns,
         sampled_cpu_ns;                /* of the pulls whose CPU time is measured */

@@ -133,6 +133,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->dropped_rows = stage->counts.n_dropped_rows;
     ret->ignored = stage->counts.n_ignored;
     ret->ignored_elements = stage->counts.n_ignored_elements;
+    ret->remainder_elements = stage->counts.n_remainder_elements;
     ret->in_hand = stage->counts.n_in_hand;
     ret->discarded = stage->counts.n_discarded;
     ret->acknowledged = stage->buffer.n_acknowledged;

@@ -429,7 +429,7 @@ static int seek(struct stg_stage *stage, const struct stg_state *start,
                                     .elements = start->place.elements,
                                     .passed = start->place.passed,
                                     .errors = start->place.errors_from};
-    if (rc == 0 && position.items > 0)
+    if (rc == 0 && (position.items > 0 || start->base > 0))
         rc = stg_dataset_seek(runners->dataset, &position, err);
     runners->pull_place = start->place;
     runners->pull_epoch = start->place.epoch;
@@ -481,6 +481,13 @@ static const struct stg_data_identity *data_of_state(const struct stg_stage *sta
     return has_files ? &start->data : NULL;
 }
 
+/* The record of the pass at which the hosts began to divide it. */
+static uint64_t base_of_state(const struct stg_stage *stage, uint64_t pass)
+{
+    const struct stg_state *start = stage->config.start;
+    return start != NULL && start->pass == pass && start->hosts != 0 ? start->base : 0;
+}
+
 static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
@@ -491,7 +498,7 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
     runners->pulled_pass = pass;
     runners->pull_epoch = 0;
     runners->pull_index = 0;
-    runners->n_ignored_seen = 0;
+    runners->n_ignored_seen = runners->n_remainder_seen = 0;
     struct stg_fund fund;
     struct stg_adviser adviser = stg_stage_adviser(stage);
     struct stg_dataset_env env = {
@@ -500,6 +507,8 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .groups = stage->config.groups,
         .n_groups = stage->config.n_groups,
         .pass = pass,
+        .share = stage->config.share,
+        .share_first = base_of_state(stage, pass),
         .buffer_bytes = stage->plan.buffer_bytes,
         .state_data = data_of_state(stage, pass),
         .notes_marks = stage->config.is_reproducible,
@@ -594,6 +603,9 @@ static void count_ignored(struct stg_stage *stage)
     uint64_t n = stg_dataset_n_ignored(runners->dataset);
     stage->counts.n_ignored_elements += n - runners->n_ignored_seen;
     runners->n_ignored_seen = n;
+    n = stg_dataset_n_remainder(runners->dataset);
+    stage->counts.n_remainder_elements += n - runners->n_remainder_seen;
+    runners->n_remainder_seen = n;
 }
 
 /* With the data set taken (stg_pull_take); gives it back. True and an element, or false:

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "core/division/deal.h"
 #include "core/record/audit.h"
 #include "core/spec.h"
 #include "core/state.h"
@@ -67,9 +68,10 @@ struct stg_stage_config {
     uint64_t first_pass;
     const struct stg_state *start; /* the first pass begins there; NULL: at its start */
     const struct stg_resumed *resumed; /* NULL: the run begins now */
-    bool keeps_record; /* its clients may reconnect after a restart of stagerd */
-    uint64_t instance; /* of the daemon */
-    uid_t uid;         /* of the applier: the stage reads files on its behalf */
+    struct stg_deal share; /* of this host, by `shard: auto`; n_hosts 0: all records */
+    bool keeps_record;     /* its clients may reconnect after a restart of stagerd */
+    uint64_t instance;     /* of the daemon */
+    uid_t uid;             /* of the applier: the stage reads files on its behalf */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import numpy as np
 
-from . import _admin, _core, _workers
+from . import _admin, _core, _ranks, _workers
 from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
@@ -173,7 +173,8 @@ class Stream:
                  inter_op_threads_num: int = 1, intra_op_threads_num: int = 1,
                  state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact",
                  daemon_reconnect_millis: int = 300000, follow: bool = False,
-                 job: Optional[str] = None) -> None:
+                 job: Optional[str] = None, dp_rank: Optional[int] = None, dp_size: Optional[int] = None,
+                 local_rank: Optional[int] = None, local_size: Optional[int] = None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
@@ -196,7 +197,8 @@ class Stream:
         self.client_id = client_id
         self.runtime_dir = runtime_dir
         self._private_run = private_run
-        n_ranks = self._count_ranks(world_size is not None)
+        ranks = self._find_ranks(_ranks.given(dp_rank, dp_size, local_rank, local_size))
+        n_ranks = ranks.local_size if dp_rank is not None else self._count_ranks(world_size is not None)
         if n_ranks > 0 and client_id is None and self.rank is not None:
             self.client_id = client_id = f"rank-{self.rank}"
         # Of the ranks of this machine, if they are its clients.
@@ -212,6 +214,7 @@ class Stream:
         self._reconnect_millis = daemon_reconnect_millis
         self._follow = follow
         self._job = job
+        self._ranks = ranks
         self._epoch = _epoch_of(state)
         self._n_loops = 0
         self._has_warned = False
@@ -247,7 +250,7 @@ class Stream:
             self._ahead.clear()
         try:
             self._core = _core.Stream(*self._options, state, self._resume, *self._place,
-                                      self._reconnect_millis, self._follow, self._job)
+                                      self._reconnect_millis, self._follow, self._job, tuple(self._ranks))
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
@@ -264,6 +267,8 @@ class Stream:
                 f"{error.text}. {own[1:-1].capitalize()} is this process: close its other stream, or "
                 "drop it") from None
         except Error as error:
+            if self._ranks_error is not None and "(shard: auto)" in error.text:
+                raise self._ranks_error from None
             self._locate(error)
             raise
         self._read_structure()
@@ -278,6 +283,19 @@ class Stream:
         if self._options[-2] is not None:
             plan = _only(self._plan, set(names))
             self._plan = {} if plan is _LEFT_OUT else plan
+
+    def _find_ranks(self, given: Optional[_ranks.Ranks]) -> _ranks.Ranks:
+        """Returns the data-parallel ranks of the arguments, or of the launcher. Only a pipeline with `shard: auto` needs
+        them: variables that contradict one another are no error for the others."""
+        self._ranks_error: Optional[Error] = None
+        if given is not None:
+            self.rank, self.world_size = given.rank, given.size
+            return given
+        try:
+            return _ranks.NONE if self._private_run else _ranks.from_environment()
+        except InvalidArgumentError as error:
+            self._ranks_error = error
+            return _ranks.NONE
 
     def _count_ranks(self, is_given: bool) -> int:
         """Returns the number of clients of this pipeline if they are the ranks, else 0. A pipeline for another number

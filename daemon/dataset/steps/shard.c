@@ -4,6 +4,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/marks/marks.h"
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/steps/shard_auto.h"
 
 struct shard {
     struct stg_iter iter;
@@ -27,7 +28,16 @@ static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
     if (rc < 0)
         return rc;
     int64_t n = stg_step_int(step, "num_shards", 0);
+    if (n == 0) {
+        rc = stg_shard_auto_infer(step, err);
+        if (rc == 0)
+            *ret = *in;
+        return rc;
+    }
     int64_t index = stg_step_int(step, "index", -1);
+    if (stg_attr_find(step->attrs, step->n_attrs, "index") == NULL)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "index is missing: add it, or num_shards: auto");
     if (n < 1 || n > INT32_MAX)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "num_shards is %lld; it must be from 1 to %d", (long long)n,
@@ -188,6 +198,8 @@ static int shard_create(struct stg_dataset *dataset, const struct stg_step *step
                         const struct stg_schema *schema, struct stg_iter *input,
                         struct stg_iter **ret, struct stg_err *err)
 {
+    if (stg_step_int(step, "num_shards", 1) == 0)
+        return stg_shard_auto_create(dataset, step, schema, input, ret, err);
     struct shard *shard =
         stg_iter_create(sizeof(*shard), &shard_impl, dataset, step, schema, input, err);
     if (shard == NULL)
@@ -203,8 +215,15 @@ static int shard_create(struct stg_dataset *dataset, const struct stg_step *step
     return 0;
 }
 
+/* The records of a round have one number for all hosts. */
+static bool shard_is_unindexed(const struct stg_step *step)
+{
+    return stg_step_int(step, "num_shards", 1) == 0;
+}
+
 const struct stg_transformation stg_shard = {.name = "shard",
                                              .infer = shard_infer,
                                              .create = shard_create,
                                              .passes_codes = true,
-                                             .is_indexable = true};
+                                             .is_indexable = true,
+                                             .is_unindexed = shard_is_unindexed};

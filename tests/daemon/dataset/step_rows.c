@@ -537,6 +537,9 @@ const struct stg_step_row stg_step_rows[] = {
     {.step = "shard",
      .pipeline = STG_AFTER_SOURCE("shard: {num_shards: 2147483647, index: 3}"),
      .in_place = "! 3 !"},
+    {.step = "shard", /* a run of no job */
+     .pipeline = STG_AFTER_SOURCE("shard: auto"),
+     .in_place = "0 1 ! 2 3 4 5 6 7 !"},
     {.step = "shard",
      .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 2}\n"
                                   "- shard: {num_shards: 2, index: 1}")},

@@ -101,7 +101,7 @@ static void numbers_out_of_range_and_slips_of_the_pen_have_a_place(void)
                                  "...\" here");
     check_load_error("shard: {num_shards: 0, index: 0}",
                      "p:3:23: dataset[1].shard.num_shards: found 0; expected an integer "
-                     "from 1 to 2147483647");
+                     "from 1 to 2147483647, or auto");
     check_load_error("rebatch: {batch_size: [3, 0]}",
                      "p:3:29: dataset[1].rebatch.batch_size[1]: found 0; expected an "
                      "integer from 1 to 2147483647");

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/dataset/steps/division.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/dataset/step.h"
+
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    size_t i = 0;
+    while (i < n && strcmp(name, names[i]) != 0)
+        i++;
+    return i < n;
+}
+
+#define IS_AMONG(name, names) is_among(name, names, sizeof(names) / sizeof((names)[0]))
+
+static bool is_division(const struct stg_step *step)
+{
+    return strcmp(step->name, "shard") == 0 && stg_step_int(step, "num_shards", 1) == 0;
+}
+
+const struct stg_step *stg_division_find(const struct stg_pipeline_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_steps; i++) {
+        if (is_division(&spec->steps[i]))
+            return &spec->steps[i];
+    }
+    return NULL;
+}
+
+/* ---- what may stand behind it ---- */
+
+static bool is_batching(const struct stg_step *step)
+{
+    static const char *const names[] = {"batch", "padded_batch", "ragged_batch"};
+    return IS_AMONG(step->name, names);
+}
+
+/* How many records it yields depends on how many it gets, and on nothing else. */
+static bool counts_alike(const struct stg_step *step)
+{
+    static const char *const names[] = {
+        "map",     "map_and_batch", "prefetch",          "enumerate", "take",
+        "skip",    "repeat",        "shuffle",           "cache",     "shard",
+        "rebatch", "py_function",   "shuffle_and_repeat"};
+    return is_batching(step) || IS_AMONG(step->name, names);
+}
+
+static bool is_endless(const struct stg_step *step)
+{
+    static const char *const names[] = {"repeat", "shuffle_and_repeat"};
+    return IS_AMONG(step->name, names) && stg_step_int(step, "count", -1) == -1;
+}
+
+static bool any_endless(const struct stg_pipeline_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_steps; i++) {
+        if (is_endless(&spec->steps[i]))
+            return true;
+    }
+    return false;
+}
+
+static int check_branches(const struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    for (size_t b = 0; b < spec->n_branches; b++) {
+        for (size_t i = 0; i < spec->branches[b].n_steps; i++) {
+            const struct stg_step *step = &spec->branches[b].steps[i];
+            if (is_division(step))
+                return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                                    "num_shards: auto divides all that a host gets, and "
+                                    "cannot stand in a branch: put it into `dataset`");
+        }
+    }
+    return 0;
+}
+
+static int check_behind(const struct stg_step *division, const struct stg_step *step,
+                        bool is_endless, struct stg_err *err)
+{
+    if (is_division(step))
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "line %d has num_shards: auto already: remove one",
+                            division->line);
+    if (stg_attr_find(step->attrs, step->n_attrs, "from") != NULL)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "its branches are not divided by shard (line %d), which has "
+                            "num_shards: auto: put shard behind it",
+                            division->line);
+    if (is_endless || counts_alike(step))
+        return 0;
+    return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                        "how many records it yields depends on the data, and hosts that "
+                        "divide it by shard (line %d) would have different numbers of "
+                        "batches: put shard behind it, or add a repeat without a count",
+                        division->line);
+}
+
+int stg_division_check(const struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    const struct stg_step *division = stg_division_find(spec);
+    bool endless = any_endless(spec);
+    int rc = check_branches(spec, err);
+    if (rc < 0 || division == NULL)
+        return rc;
+    for (const struct stg_step *step = division + 1;
+         rc == 0 && step < spec->steps + spec->n_steps; step++)
+        rc = check_behind(division, step, endless, err);
+    if (rc == 0 && !endless && spec->staged.ignored_codes != 0)
+        return stg_step_err(division, -STAGER_INVALID_ARGUMENT, err,
+                            "with ignored_exception_types hosts would have different "
+                            "numbers of batches: leave it out, or add a repeat without a "
+                            "count");
+    return rc;
+}
+
+/* ---- another number of hosts ---- */
+
+/* Returns the first step behind the division which changes the order or the number of
+ * records other than one batching step does; NULL: a position counts records of the
+ * share. */
+static const struct stg_step *find_obstacle(const struct stg_step *division,
+                                            const struct stg_step *end)
+{
+    static const char *const names[] = {"map", "prefetch"};
+    unsigned n_batching = 0;
+    for (const struct stg_step *step = division + 1; step < end; step++) {
+        n_batching += is_batching(step);
+        if (n_batching > 1 || (!is_batching(step) && !IS_AMONG(step->name, names)))
+            return step;
+    }
+    return NULL;
+}
+
+static int refuse(const struct stg_state *state, const struct stg_deal *share,
+                  const char *why, struct stg_err *err)
+{
+    return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                   "the state is of %" PRIu64 " hosts, and now there are %u: %s; load it "
+                   "with %" PRIu64 " hosts",
+                   state->hosts, share->n_hosts, why, state->hosts);
+}
+
+int stg_division_restate(const struct stg_pipeline_spec *spec,
+                         const struct stg_deal *share, struct stg_state *state,
+                         struct stg_err *err)
+{
+    const struct stg_step *division = stg_division_find(spec);
+    if (division == NULL || state->hosts == share->n_hosts)
+        return 0;
+    char why[160];
+    const struct stg_step *obstacle =
+        find_obstacle(division, spec->steps + spec->n_steps);
+    if (state->hosts == 0 || state->hosts > STG_DEAL_MAX_HOSTS)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "the state is of a run that did not divide its records among "
+                       "hosts");
+    if (obstacle != NULL) {
+        snprintf(why, sizeof(why),
+                 "step %s (line %d) behind shard hides which records were taken",
+                 obstacle->name, obstacle->line);
+        return refuse(state, share, why, err);
+    }
+    if (state->place.errors_from != 0 || state->place.passed != 0)
+        return refuse(state, share, "the pass has met errors", err);
+    if (state->rows != 0 || state->n_delivered != 0 || state->consumers != 0)
+        return refuse(state, share,
+                      "it was taken between slices of a batch, or clients of a split "
+                      "took batches out of their order",
+                      err);
+    const struct stg_deal then = {.n_hosts = (uint32_t)state->hosts};
+    state->base = stg_deal_after(&then, state->base, state->place.elements);
+    state->hosts = share->n_hosts;
+    state->place.items = state->place.elements = 0;
+    return 0;
+}

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`shard: auto`: three "hosts", each a stagerd with two trainers, divide one epoch (docs/cluster.md)."""
+import os
+import subprocess
+import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import case
+import stager
+from daemon import SLOW, Daemon
+
+BATCH = 4
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_", "OMPI_", "JOB_")
+
+
+class Host:
+    """A stagerd, and the streams of its trainers."""
+
+    def __init__(self, number):
+        self.number = number
+        self.daemon = Daemon(case.BUILD, memory_budget="256MiB")
+        self.daemon.start()
+        self.streams = []
+        self.begun = set()
+
+    def apply(self, name, n, **options):
+        dataset = stager.range(n).shuffle(64, seed=7).shard("auto", **options.pop("shard", {}))
+        for step in options.pop("steps", ()):
+            dataset = step(dataset)
+        pipeline = dataset.batch(BATCH).staged(name=name, **{"delivery": "round_robin", "num_clients": "auto", **options})
+        return stager.apply(pipeline, runtime_dir=self.daemon.runtime_dir)
+
+    def open(self, name, n_hosts, local_size=2, **options):
+        for local_rank in range(local_size):
+            self.streams.append(stager.open(
+                name, runtime_dir=self.daemon.runtime_dir, timeout=60, dp_rank=self.number * local_size + local_rank,
+                dp_size=n_hosts * local_size, local_rank=local_rank, local_size=local_size, **options))
+
+    def step(self):
+        """The rows of one batch of each trainer."""
+        self.begun.update(self.streams)
+        return [list(map(int, stream.next()["value"])) for stream in self.streams]
+
+    def rest(self):
+        """The rows of each trainer up to the end of its pass."""
+        def drain(stream):
+            iterator = iter(stream.next, None) if stream in self.begun else stream
+            rows = []
+            try:
+                for batch in iterator:
+                    rows += map(int, batch["value"])
+            except stager.OutOfRangeError:
+                pass
+            return rows
+        with ThreadPoolExecutor(len(self.streams)) as pool:
+            return list(pool.map(drain, self.streams))
+
+    def leave(self):
+        while self.streams:
+            self.streams.pop().close()
+
+
+class TestCluster(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = [Host(number) for number in range(3)]
+        for host in cls.hosts:
+            cls.addClassCleanup(host.daemon.close)
+
+    def setUp(self):
+        cleared = {name: "" for name in os.environ if name.startswith(LAUNCHERS)}
+        patch = mock.patch.dict(os.environ, cleared)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.addCleanup(lambda: [host.leave() for host in self.hosts])
+        self.name = self.id().rsplit(".", 1)[1][:64]
+
+    def apply(self, n, **options):
+        for host in self.hosts:
+            host.apply(self.name, n, **options)
+
+    def open(self, hosts, **options):
+        for host in hosts:
+            host.open(self.name, len(hosts), **options)
+
+    def test_an_epoch_is_divided_exactly_once(self):
+        n = 3 * 2 * BATCH * 20 + 2
+        self.apply(n)
+        self.open(self.hosts)
+        rows = [host.rest() for host in self.hosts]
+        self.assertEqual({len(part) for host in rows for part in host}, {BATCH * 20})
+        seen = sorted(row for host in rows for part in host for row in part)
+        self.assertEqual(len(seen), n - 2)
+        self.assertEqual(len(set(seen)), n - 2)
+        for host in self.hosts:
+            status = stager.status(self.name, runtime_dir=host.daemon.runtime_dir)
+            self.assertEqual(status["remainder_elements"], 2)
+
+    def test_the_next_epoch_has_another_order(self):
+        n = 3 * 2 * BATCH * 4
+        self.apply(n)
+        self.open(self.hosts)
+        first = [host.rest() for host in self.hosts]
+        second = [host.rest() for host in self.hosts]
+        for rows in first, second:
+            self.assertEqual(sorted(row for host in rows for part in host for row in part), list(range(n)))
+        self.assertNotEqual(first, second)
+
+    def test_pad_gives_each_host_a_row_of_the_last_round(self):
+        n = 3 * 2 * BATCH * 5 - 1
+        self.apply(n, shard={"remainder": "pad"})
+        self.open(self.hosts)
+        rows = [host.rest() for host in self.hosts]
+        self.assertEqual({len(part) for host in rows for part in host}, {BATCH * 5})
+        seen = [row for host in rows for part in host for row in part]
+        self.assertEqual(set(seen), set(range(n)))
+        self.assertEqual(len(seen), n + 1)
+
+    def resume(self, after, before, **options):
+        """A job on hosts `after` goes on at the state of each host of a job on hosts `before`."""
+        steps, each = 10, 2 * BATCH
+        n = len(before) * each * steps + len(after) * each * 12
+        for taken in range(len(before)):
+            self.name = f"{self._testMethodName[:50]}_{taken}"
+            self.apply(n, **options)
+            self.open(before)
+            rows = [row for _ in range(steps) for host in before for part in host.step() for row in part]
+            states = [stream.state_dict() for host in before for stream in host.streams]
+            for state in states:
+                self.assertEqual(state, states[0])
+            for host in self.hosts:
+                host.leave()
+            self.open(after, state=states[2 * taken])
+            self.assertEqual(after[0].streams[0].state_dict()["hosts"], len(after))
+            rows += [row for host in after for part in host.rest() for row in part]
+            self.assertEqual(sorted(rows), list(range(n)))
+            for host in self.hosts:
+                host.leave()
+
+    def test_a_state_of_any_of_three_hosts_goes_on_on_two(self):
+        self.resume(self.hosts[:2], self.hosts)
+
+    def test_a_state_of_any_of_two_hosts_goes_on_on_three(self):
+        self.resume(self.hosts, self.hosts[:2])
+
+    def test_a_state_goes_on_twice_divided_otherwise(self):
+        n, each = 0, 2 * BATCH
+        counts = [(3, 5), (2, 7), (1, 3), (3, 4)]
+        n = sum(hosts * steps * each for hosts, steps in counts)
+        self.apply(n)
+        rows, state = [], None
+        for n_hosts, steps in counts:
+            self.open(self.hosts[:n_hosts], **({} if state is None else {"state": state}))
+            rows += [row for _ in range(steps) for host in self.hosts[:n_hosts] for part in host.step() for row in part]
+            state = self.hosts[0].streams[0].state_dict()
+            for host in self.hosts:
+                host.leave()
+        self.assertEqual(sorted(rows), list(range(n)))
+
+    def test_trainers_go_on_after_a_restart_of_stagerd(self):
+        """Also in a run that began in the middle of a pass, of another number of hosts."""
+        n = 2 * BATCH * (3 * 4 + 2 * 9)
+        self.apply(n)
+        self.open(self.hosts)
+        rows = [row for _ in range(4) for host in self.hosts for part in host.step() for row in part]
+        state = self.hosts[2].streams[1].state_dict()
+        for host in self.hosts:
+            host.leave()
+        hosts = self.hosts[:2]
+        self.open(hosts, state=state)
+        rows += [row for _ in range(3) for host in hosts for part in host.step() for row in part]
+        hosts[1].daemon.stop()
+        hosts[1].daemon.start()
+        rows += [row for host in hosts for part in host.rest() for row in part]
+        self.assertEqual(sorted(rows), list(range(n)))
+
+    def test_split_takes_each_row_once_too(self):
+        n = 3 * 2 * BATCH * 10
+        self.apply(n, delivery="split")
+        self.open(self.hosts)
+        rows = [host.rest() for host in self.hosts]
+        self.assertEqual(sorted(row for host in rows for part in host for row in part), list(range(n)))
+
+    def test_batches_are_divided_as_rows_are(self):
+        n = 3 * 2 * BATCH * 6 + BATCH
+        for host in self.hosts:
+            dataset = stager.range(n).batch(BATCH).shard("auto").prefetch(2)
+            stager.apply(dataset.staged(name=self.name, delivery="round_robin", num_clients=2),
+                         runtime_dir=host.daemon.runtime_dir)
+        self.open(self.hosts)
+        rows = [row for host in self.hosts for part in host.step() for row in part]
+        state = self.hosts[1].streams[0].state_dict()
+        for host in self.hosts:
+            host.leave()
+        self.open(self.hosts[:1], state=state)
+        rows += [row for part in self.hosts[0].rest() for row in part]
+        self.assertEqual(sorted(rows), list(range(n - BATCH)))
+
+    # ---- what is refused ----
+
+    def one(self, **named):
+        return stager.open(self.name, runtime_dir=self.hosts[0].daemon.runtime_dir, timeout=60, **named)
+
+    def refused(self, error, text, **named):
+        with self.assertRaises(error) as caught:
+            self.one(**named).close()
+        self.assertIn(text, str(caught.exception))
+
+    def test_ranks_that_contradict_one_another_are_refused(self):
+        self.hosts[0].apply(self.name, 100)
+        for text, *ranks in (("dp_rank 4 of dp_size 4", 4, 4, 0, 2), ("local_rank 2 of local_size 2", 0, 4, 2, 2),
+                             ("not a multiple of local_size 2", 0, 5, 0, 2), ("must follow one another", 1, 4, 0, 2)):
+            named = dict(zip(("dp_rank", "dp_size", "local_rank", "local_size"), ranks))
+            self.refused(stager.InvalidArgumentError, text, **named)
+        self.refused(stager.InvalidArgumentError, "dp_size missing", dp_rank=1)
+        self.refused(stager.FailedPreconditionError, "(shard: auto)")
+
+    def test_two_clients_of_one_rank_and_of_two_jobs_are_refused(self):
+        self.hosts[0].apply(self.name, 100)
+        first = self.one(dp_rank=0, dp_size=4, local_rank=0, local_size=2)
+        self.addCleanup(first.close)
+        self.refused(stager.AlreadyExistsError, "rank 0 of pipeline", dp_rank=0, dp_size=4, local_rank=0, local_size=2,
+                     client_id="another")
+        self.refused(stager.FailedPreconditionError, "is on host 0 of 4, and the other clients", dp_rank=1, dp_size=8,
+                     local_rank=1, local_size=2)
+        self.refused(stager.FailedPreconditionError, "is on host 1 of 2, and the other clients", dp_rank=3, dp_size=4,
+                     local_rank=1, local_size=2)
+
+    def test_num_clients_must_be_the_ranks_of_the_host(self):
+        self.hosts[0].apply(self.name, 100, num_clients=3)
+        self.refused(stager.InvalidArgumentError, "local_size is 2, and num_clients 3", dp_rank=0, dp_size=4,
+                     local_rank=0, local_size=2)
+
+    def test_a_step_behind_it_may_not_count_by_the_data(self):
+        def some(dataset):
+            return dataset.filter(lambda element: element["value"] > 3)
+        host = self.hosts[0]
+        with self.assertRaises(stager.InvalidArgumentError) as caught:
+            host.apply(self.name, 100, steps=[some])
+        self.assertIn("step filter", str(caught.exception))
+        self.assertIn("different numbers of batches", str(caught.exception))
+        host.apply(self.name, 100, steps=[some, lambda dataset: dataset.repeat()])
+
+    def test_a_state_behind_a_shuffle_of_the_share_needs_as_many_hosts(self):
+        self.apply(480, steps=[lambda dataset: dataset.shuffle(10)])
+        self.open(self.hosts)
+        for host in self.hosts:
+            host.step()
+        state = self.hosts[0].streams[0].state_dict()
+        for host in self.hosts:
+            host.leave()
+        self.refused(stager.FailedPreconditionError, "step shuffle", state=state, dp_rank=0, dp_size=2)
+        self.open(self.hosts, state=state)
+        self.assertEqual(len({row for host in self.hosts for part in host.rest() for row in part}), 480 - 24)
+
+    # ---- launchers ----
+
+    def ranks_of(self, **variables):
+        with mock.patch.dict(os.environ, variables):
+            return tuple(stager._ranks.from_environment())
+
+    def test_launchers_name_the_ranks(self):
+        torchrun = dict(zip(("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("5", "8", "1", "4")))
+        slurm = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "6", "SLURM_LOCALID": "1",
+                 "SLURM_STEP_TASKS_PER_NODE": "2(x3)"}
+        ompi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+        self.assertEqual(self.ranks_of(), (0, 0, 0, 0))
+        self.assertEqual(self.ranks_of(**torchrun), (5, 8, 1, 4))
+        self.assertEqual(self.ranks_of(**slurm), (3, 6, 1, 2))
+        self.assertEqual(self.ranks_of(**ompi), (1, 2, 0, 1))
+        self.assertEqual(self.ranks_of(**torchrun, **slurm), (5, 8, 1, 4))  # torchrun inside of srun
+        self.assertEqual(self.ranks_of(**slurm, RANK="3", WORLD_SIZE="6"), (3, 6, 1, 2))
+        for text, variables in (
+                ("RANK (4) and SLURM_PROCID (3)", {**slurm, "RANK": "4"}),
+                ("LOCAL_RANK, LOCAL_WORLD_SIZE not", {"RANK": "0", "WORLD_SIZE": "4"}),
+                ("SLURM_STEP_TASKS_PER_NODE is '2(x2),1'", {**slurm, "SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}),
+                ("LOCAL_RANK is 'one'", {**torchrun, "LOCAL_RANK": "one"})):
+            with self.assertRaises(stager.InvalidArgumentError) as caught:
+                self.ranks_of(**variables)
+            self.assertIn(text, str(caught.exception))
+
+    def test_variables_are_the_ranks_of_an_open_and_a_contradiction_is_its_error(self):
+        n = 2 * BATCH * 10
+        self.hosts[0].apply(self.name, n, num_clients=1)
+        variables = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0"}
+        with mock.patch.dict(os.environ, variables):
+            self.refused(stager.InvalidArgumentError, "SLURM_STEP_TASKS_PER_NODE not")
+            os.environ["SLURM_STEP_TASKS_PER_NODE"] = "1(x2)"
+            with self.one() as stream:
+                self.assertEqual(len([row for batch in stream for row in batch["value"]]), n // 2)
+
+
+    def test_the_example_counts_each_line_once(self):
+        lines = os.path.join(self.hosts[0].daemon.folder, "lines.txt")
+        with open(lines, "w", encoding="ascii") as file:
+            file.writelines(f"{number}\n" for number in range(3000))
+        train = os.path.join(case.HERE, "../../examples/cluster/train.py")
+        trainers = []
+        for rank in range(6):
+            env = {**self.hosts[rank // 2].daemon.env(), "RANK": str(rank), "WORLD_SIZE": "6",
+                   "LOCAL_RANK": str(rank % 2), "LOCAL_WORLD_SIZE": "2"}
+            trainers.append(subprocess.Popen([sys.executable, train, lines], env=env, stdout=subprocess.PIPE, text=True))
+        rows = [trainer.communicate(timeout=60 * SLOW)[0] for trainer in trainers]
+        self.assertEqual([trainer.returncode for trainer in trainers], [0] * 6)
+        self.assertEqual(sum(int(text.split()[2]) for text in rows), 3000)
+
+
+if __name__ == "__main__":
+    case.main()
