@@ -47,7 +47,9 @@ struct host *host_create(const struct stg_settings *the_settings,
     host = calloc(1, sizeof(*host));
     CHECK(host != NULL);
     settings = the_settings;
-    definition = the_definition;
+    definition = calloc(1, sizeof(*definition)); /* its budget is a part of the path */
+    CHECK(definition != NULL);
+    *definition = *the_definition;
     host->in_use = true;
     return host;
 }
@@ -394,6 +396,7 @@ void host_boot(void)
     host->life = life;
     host->n_lives++;
     stg_budget_init(&life->server.budget, 1u << 30);
+    definition->budget = (struct stg_budget){0}; /* the part of an earlier life */
     life->server.catalog = catalog;
     catalog->loop = &life->server.loop;
     catalog->settings = settings;
