@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "daemon/format/parquet/cursor.h"
+#include "daemon/format/parquet/page_index.h"
 #include "tests/daemon/format/golden_arrow.h"
 #include "tests/daemon/format/golden_parquet.h"
 #include "tests/fuzz/fuzz.h"
@@ -82,8 +83,21 @@ static void memory_close(struct stg_source *source)
 static const struct stg_storage memory_storage = {
     .scheme = "mem", .read = memory_read, .size = memory_size, .close = memory_close};
 
-/* The thrift of a footer: "PAR1", its length and the pages are made here. What the file
- * claims is checked: a range lies in it, and rows add up. */
+/* What the page index excludes lies in the row group. */
+static void check_pages(struct memory *memory, const struct stg_parquet_file *file,
+                        const struct stg_parquet_column *columns,
+                        const struct stg_row_filter *filter, uint32_t group)
+{
+    struct stg_parquet_pages pages = {0};
+    uint64_t n = file->ends[group] - (group > 0 ? file->ends[group - 1] : 0);
+    stg_parquet_pages_read(&pages, &memory->source, file, columns, filter, group);
+    for (uint64_t row = 0; row < n && row < 4096; row++)
+        FUZZ_CHECK(stg_parquet_pages_excluded(&pages, filter, row) <= n - row);
+    stg_parquet_pages_finish(&pages);
+}
+
+/* The thrift of a footer: "PAR1" and its length are made here, and the same bytes are the
+ * pages. What the file claims is checked: a range lies in it, and rows add up. */
 static void run_footer(const uint8_t *data, size_t bytes)
 {
     static const struct stg_parquet_want wants[] = {
@@ -96,8 +110,10 @@ static void run_footer(const uint8_t *data, size_t bytes)
     uint8_t *file = calloc(1, pages + n + 8);
     FUZZ_CHECK(file != NULL);
     memcpy(file, "PAR1", 4);
-    if (n > 0)
+    if (n > 0) {
+        memcpy(file + 4, data + 1, n < pages - 4 ? n : pages - 4);
         memcpy(file + pages, data + 1, n);
+    }
     uint32_t length = (uint32_t)n;
     memcpy(file + pages + n, &length, 4);
     memcpy(file + pages + n + 4, "PAR1", 4);
@@ -119,8 +135,10 @@ static void run_footer(const uint8_t *data, size_t bytes)
     FUZZ_CHECK(stg_row_condition_init(&conditions[1], "!=", &text, 1, &bump, NULL) == 0);
     int rc = stg_parquet_open(&memory.source, quota, wants, n_wants, &filter, &parquet,
                               &is_storage, &err);
-    stg_bump_finish(&bump);
     FUZZ_CHECK(!is_storage && (rc == 0 || err.text[0] != '\0'));
+    struct stg_parquet_column columns[4];
+    for (uint32_t c = 0; c < 4; c++)
+        columns[c] = (struct stg_parquet_column){.want = wants[c]};
     for (uint32_t g = 0; rc == 0 && g < parquet->n_groups; g++) {
         FUZZ_CHECK(g == 0 || parquet->ends[g - 1] <= parquet->ends[g]);
         for (uint32_t c = 0; c < n_wants; c++) {
@@ -128,9 +146,11 @@ static void run_footer(const uint8_t *data, size_t bytes)
                 &parquet->ranges[(uint64_t)g * n_wants + c];
             FUZZ_CHECK(range->begin <= range->end && range->end <= memory.bytes);
         }
+        check_pages(&memory, parquet, columns, &filter, g);
     }
     if (rc == 0)
         stg_parquet_close(parquet);
+    stg_bump_finish(&bump);
     stg_quota_unref(quota);
     free(file);
 }

@@ -12,6 +12,7 @@
 #include "daemon/dataset/sources/filters.h"
 #include "daemon/dataset/sources/sieve.h"
 #include "daemon/format/parquet/cursor.h"
+#include "daemon/format/parquet/page_index.h"
 
 #define NO_GROUP UINT32_MAX
 
@@ -22,8 +23,9 @@ struct parquet {
     struct stg_parquet_cursor *cursors;
     struct stg_path_value *folders; /* what those of the open file say of each column */
     struct stg_parquet_reading reading;
-    uint32_t group;    /* that the cursors are in, or NO_GROUP */
-    uint64_t in_group; /* the row of it that they have reached */
+    struct stg_parquet_pages pages; /* that the filter excludes */
+    uint32_t group;                 /* that the cursors are in, or NO_GROUP */
+    uint64_t in_group;              /* the row of it that they have reached */
 };
 
 /* ---- files ---- */
@@ -116,6 +118,7 @@ static void parquet_begin(struct stg_columnar *table)
     struct parquet *p = (struct parquet *)table;
     p->reading.source = table->source;
     p->group = NO_GROUP;
+    stg_parquet_pages_finish(&p->pages);
     for (uint32_t c = 0; c < table->n; c++)
         set_column(table, c);
 }
@@ -198,11 +201,21 @@ static int parquet_go(struct stg_columnar *table, uint64_t want, struct stg_err 
 
 /* ---- the filter ---- */
 
-static uint64_t parquet_pass(const struct stg_columnar *table)
+/* All pages of a column are fetched from another machine at once, so that its page
+ * index would spare nothing. */
+static uint64_t parquet_pass(struct stg_columnar *table)
 {
+    struct parquet *p = (struct parquet *)table;
+    const struct stg_row_filter *filter = &table->judged->filter;
     const struct stg_parquet_file *file = table->file.metadata;
     uint32_t group = find_group(file, table->row);
-    return file->excluded[group] ? file->ends[group] - table->row : 0;
+    if (file->excluded[group])
+        return file->ends[group] - table->row;
+    if (table->source->storage->remote)
+        return 0;
+    stg_parquet_pages_read(&p->pages, table->source, file, p->columns, filter, group);
+    return stg_parquet_pages_excluded(&p->pages, filter,
+                                      table->row - begin_of(file, group));
 }
 
 static uint64_t parquet_values(const struct stg_columnar *table, uint32_t c,
@@ -319,6 +332,7 @@ static void parquet_finish(struct stg_columnar *table)
         stg_path_value_finish(&p->folders[c]);
     free(p->cursors);
     free(p->folders);
+    stg_parquet_pages_finish(&p->pages);
     stg_parquet_reading_finish(&p->reading);
 }
 

@@ -25,7 +25,6 @@ struct footer {
     uint64_t data_end;                   /* where the footer begins */
     const struct stg_row_filter *filter; /* NULL: none */
     uint8_t *may; /* of each condition: a row of the group that is read may fulfil it */
-    bool *is_ordered; /* of each wanted column: see stg_parquet_bounds */
 };
 
 static int damaged(struct stg_err *err, const char *what)
@@ -67,6 +66,7 @@ const char *stg_parquet_codec_name(int64_t number, bool *ret_known)
 struct chunk {
     int64_t type, codec, n_values, data, dictionary, bytes;
     bool has_metadata, is_encrypted, is_elsewhere;
+    int64_t offsets, offsets_bytes, bounds, bounds_bytes; /* the page index; 0: none */
     struct stg_parquet_statistics statistics;
 };
 
@@ -99,10 +99,17 @@ static void read_chunk(struct stg_thrift *thrift, struct chunk *chunk)
     while (stg_thrift_next(thrift, &field)) {
         chunk->is_elsewhere |= field.id == 1;
         chunk->is_encrypted |= field.id == 8 || field.id == 9;
-        if (field.id == 3 && stg_thrift_struct(thrift, &field))
-            read_metadata(thrift, chunk);
-        else
-            stg_thrift_skip(thrift, &field);
+        switch (field.id) {
+        case 3:
+            if (stg_thrift_struct(thrift, &field))
+                read_metadata(thrift, chunk);
+            break;
+        case 4: chunk->offsets = stg_thrift_int(thrift, &field); break;
+        case 5: chunk->offsets_bytes = stg_thrift_int(thrift, &field); break;
+        case 6: chunk->bounds = stg_thrift_int(thrift, &field); break;
+        case 7: chunk->bounds_bytes = stg_thrift_int(thrift, &field); break;
+        default: stg_thrift_skip(thrift, &field);
+        }
     }
 }
 
@@ -164,6 +171,18 @@ static int take_chunk(struct footer *footer, const struct chunk *chunk, uint32_t
     return 0;
 }
 
+/* None if it does not lie in the file. */
+static struct stg_parquet_part part_of(const struct footer *footer, int64_t at,
+                                       int64_t bytes)
+{
+    bool is_there = at >= MAGIC_BYTES && bytes > 0 && bytes <= INT32_MAX &&
+                    (uint64_t)at <= footer->data_end &&
+                    (uint64_t)bytes <= footer->data_end - (uint64_t)at;
+    return is_there
+               ? (struct stg_parquet_part){.at = (uint64_t)at, .bytes = (uint32_t)bytes}
+               : (struct stg_parquet_part){0};
+}
+
 static int dtype_of(const struct footer *footer, uint32_t c)
 {
     int dtype = footer->wants[c].dtype;
@@ -179,7 +198,7 @@ static void look_at(struct footer *footer,
     const struct stg_row_filter *filter = footer->filter;
     struct stg_row_bounds bounds =
         stg_parquet_bounds(&footer->file->leaves[c], dtype_of(footer, c), statistics,
-                           footer->is_ordered[c], n_rows);
+                           footer->file->is_ordered[c], n_rows);
     for (uint32_t k = 0; k < filter->n; k++) {
         if (filter->conditions[k].column == c)
             footer->may[k] = stg_row_condition_may(&filter->conditions[k], &bounds);
@@ -202,8 +221,13 @@ static int read_chunks(struct footer *footer, struct stg_thrift thrift, uint64_t
             if (footer->columns[c] != i)
                 continue;
             rc = take_chunk(footer, &chunk, c, group, n_rows, err);
-            if (rc == 0 && footer->filter != NULL)
-                look_at(footer, &chunk.statistics, c, n_rows);
+            if (rc < 0 || footer->filter == NULL)
+                continue;
+            look_at(footer, &chunk.statistics, c, n_rows);
+            footer->file->indexes[(uint64_t)group * footer->n_wants + c] =
+                (struct stg_parquet_index){
+                    .bounds = part_of(footer, chunk.bounds, chunk.bounds_bytes),
+                    .offsets = part_of(footer, chunk.offsets, chunk.offsets_bytes)};
         }
     }
     return rc;
@@ -286,7 +310,9 @@ static int take_arrays(struct footer *footer, uint32_t n_groups, struct stg_err 
 {
     struct stg_parquet_file *file = footer->file;
     uint64_t n = footer->n_wants, bytes = sizeof(*file) + n * sizeof(*file->leaves);
-    bytes += n_groups * (sizeof(*file->ends) + n * sizeof(*file->ranges) + 1);
+    bytes += n_groups * (sizeof(*file->ends) + n * sizeof(*file->ranges));
+    if (footer->filter != NULL)
+        bytes += n + n_groups * (n * sizeof(*file->indexes) + 1);
     int rc = stg_quota_take(file->quota, bytes, "the footer of a file", err);
     if (rc < 0)
         return refuse_size(file->quota, bytes, rc, err);
@@ -303,9 +329,11 @@ static int take_arrays(struct footer *footer, uint32_t n_groups, struct stg_err 
     if (footer->filter == NULL)
         return 0;
     file->excluded = calloc((uint64_t)n_groups + 1, 1);
-    footer->is_ordered = calloc(n + 1, sizeof(*footer->is_ordered));
+    file->is_ordered = calloc(n + 1, sizeof(*file->is_ordered));
+    file->indexes = calloc(n_groups * n + 1, sizeof(*file->indexes));
     footer->may = calloc((uint64_t)footer->filter->n + 1, 1);
-    return file->excluded != NULL && footer->is_ordered != NULL && footer->may != NULL
+    return file->excluded != NULL && file->is_ordered != NULL && file->indexes != NULL &&
+                   footer->may != NULL
                ? 0
                : out_of_memory(err);
 }
@@ -323,7 +351,7 @@ static void read_orders(struct footer *footer, struct stg_thrift thrift, uint64_
             stg_thrift_skip(&thrift, &field);
         }
         for (uint32_t c = 0; c < footer->n_wants; c++)
-            footer->is_ordered[c] |= footer->columns[c] == i && is_typed;
+            footer->file->is_ordered[c] |= footer->columns[c] == i && is_typed;
     }
 }
 
@@ -467,7 +495,6 @@ int stg_parquet_open(struct stg_source *source, struct stg_quota *quota,
 end:
     stg_chunk_unref(chunk);
     free(footer.columns);
-    free(footer.is_ordered);
     free(footer.may);
     return rc;
 }
@@ -479,6 +506,8 @@ void stg_parquet_close(struct stg_parquet_file *file)
     free(file->leaves);
     free(file->ends);
     free(file->excluded);
+    free(file->is_ordered);
+    free(file->indexes);
     free(file->ranges);
     stg_quota_give(file->quota, file->taken);
     free(file);

@@ -20,15 +20,29 @@ struct stg_parquet_range {
     enum stg_page_codec codec;
 };
 
+/* A part of the file; bytes 0: there is none. */
+struct stg_parquet_part {
+    uint64_t at;
+    uint32_t bytes;
+};
+
+/* The page index of a column in one row group: page_index.h. */
+struct stg_parquet_index {
+    struct stg_parquet_part bounds, offsets; /* ColumnIndex, OffsetIndex */
+};
+
 struct stg_parquet_file {
     uint32_t n_columns, n_groups;
     struct stg_parquet_leaf *leaves; /* one for each column */
     /* The number of rows up to the end of each group. */
     uint64_t *ends;
-    uint8_t *excluded; /* 1: no row of the group is kept; NULL: there is no filter */
     struct stg_parquet_range *ranges; /* of each group, n_columns */
-    struct stg_quota *quota;          /* borrowed */
-    uint64_t taken;                   /* of the quota */
+    /* With a filter; else NULL. */
+    uint8_t *excluded;                 /* 1: no row of the group is kept */
+    bool *is_ordered;                  /* of each column: see stg_parquet_bounds */
+    struct stg_parquet_index *indexes; /* as ranges are */
+    struct stg_quota *quota;           /* borrowed */
+    uint64_t taken;                    /* of the quota */
 };
 
 /* Reads the footer of a file, and finds the row groups of which `filter` keeps no row;

@@ -470,6 +470,25 @@ static void a_row_that_is_dropped_is_no_error(void)
                "", "3 none\n10 none\n17 none\n", "a default is no value");
 }
 
+/* The first page of `row`, of rows 0 to 2, cannot be decoded; the page index says that
+ * the filter keeps none of them. */
+static void a_page_that_its_index_excludes_is_not_read(void)
+{
+    static unsigned char data[sizeof(parquet_filtered_0_pages)];
+    static const uint64_t values[] = {0, 1, 2};
+    static const char what[] = "columns: {row: int64}, filters: [[row, %s, 4]]";
+    char options[128];
+    memcpy(data, parquet_filtered_0_pages, sizeof(data));
+    unsigned char *at = memmem(data, sizeof(data), values, sizeof(values));
+    CHECK(at != NULL);
+    at[-2] = 2; /* its levels: those of one row */
+    stg_test_file("a.parquet", data, sizeof(data));
+    snprintf(options, sizeof(options), what, "<");
+    check_rows(options, "", "!DATA_LOSS\n!DATA_LOSS\n!DATA_LOSS\n3\n", "read");
+    snprintf(options, sizeof(options), what, "=");
+    check_rows(options, "", "4\n", "excluded");
+}
+
 /* ---- folders ---- */
 
 static void make_folder(const char *name, const void *data, size_t bytes)
@@ -700,6 +719,7 @@ static const struct stg_test tests[] = {
     TEST(filters_that_cannot_be_right_are_refused),
     TEST(a_filter_that_a_file_does_not_fit_costs_the_file),
     TEST(a_row_that_is_dropped_is_no_error),
+    TEST(a_page_that_its_index_excludes_is_not_read),
     TEST(folders_are_columns),
     TEST(excluded_files_are_not_opened),
     TEST(tables_of_delta_and_iceberg_are_refused),
