@@ -328,8 +328,9 @@ static void rows_of_all_lengths_pass_each_step_as_rows_of_their_own_do(void)
         "- shard: {num_shards: 3, index: 1}\n",
         "- shard: {num_shards: 9, index: 4}\n",
         "- prefetch: {buffer_size: 4}\n- ignore_errors: {}\n",
-        "- shard: {num_shards: 2, index: 0}\n- prefetch: {buffer_size: 8}\n"
-        "- skip: {count: 1}\n- shard: {num_shards: 2, index: 1}\n- repeat: {count: 2}\n",
+        ("- shard: {num_shards: 2, index: 0}\n- prefetch: {buffer_size: 8}\n"
+         "- skip: {count: 1}\n- shard: {num_shards: 2, index: 1}\n- repeat: {count: "
+         "2}\n"),
         "- shuffle: {buffer_size: 7, seed: 3}\n- repeat: {count: 2}\n",
     };
     static const char *const batches[] = {
