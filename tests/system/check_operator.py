@@ -293,7 +293,7 @@ def another_user_cannot_drain(daemon):
     for name in (daemon.folder, daemon.runtime_dir, os.path.join(daemon.runtime_dir, "attach.sock")):
         os.chmod(name, 0o777)
     for option in [], ["--disable"]:
-        result = subprocess.run([daemon.lend(CTL), "drain", *option], env=daemon.env(), user=65534, group=65534,
+        result = subprocess.run([daemon.copy_of(CTL), "drain", *option], env=daemon.env(), user=65534, group=65534,
                                 extra_groups=[], capture_output=True, text=True, timeout=LIMIT_S, check=False)
         assert result.returncode == 1 and "PERMISSION_DENIED: only root and the user of stagerd" in result.stderr, result
 

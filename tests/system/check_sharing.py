@@ -29,7 +29,7 @@ LIMIT_S = 60 * SLOW
 
 def ctl(daemon, uid, *arguments):
     """Runs stagerctl as a user, who is a member of GROUP; returns status, output and errors."""
-    result = subprocess.run([daemon.lend("client/stagerctl/stagerctl"), *arguments], env=daemon.env(),
+    result = subprocess.run([daemon.copy_of("client/stagerctl/stagerctl"), *arguments], env=daemon.env(),
                             user=uid, group=GROUP if uid else 0, extra_groups=[], capture_output=True, text=True,
                             timeout=LIMIT_S, stdin=subprocess.DEVNULL, cwd="/")
     return result.returncode, result.stdout, result.stderr
@@ -169,7 +169,7 @@ def check_requests(build):
     loop = 'for i in 1 2 3 4 5 6 7 8; do "$@" >/dev/null || exit 1; done'
     try:
         began = time.monotonic()
-        program = daemon.lend("client/stagerctl/stagerctl")
+        program = daemon.copy_of("client/stagerctl/stagerctl")
         slow = subprocess.Popen(["sh", "-c", loop, "sh", program, "list"], env=daemon.env(), user=ANN, group=GROUP,
                                 extra_groups=[], cwd="/", stdin=subprocess.DEVNULL)
         for _ in range(8):

@@ -126,15 +126,15 @@ class Daemon:
                               env=self.env(), capture_output=True, timeout=timeout * SLOW,
                               stdin=subprocess.DEVNULL)
 
-    def lend(self, name):
+    def copy_of(self, name):
         """Copies a program of the build, with the client library, to where other users can run it: the build may lie in a
         folder that they cannot enter. The folder of the daemon must be open to them. Returns the path."""
         for each in (name, "client/libstager.so.0"):
-            path = os.path.join(self.folder, "lent", each)
+            path = os.path.join(self.folder, "copies", each)
             if not os.path.exists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 shutil.copy(os.path.join(self.build, each), path)
-        return os.path.join(self.folder, "lent", name)
+        return os.path.join(self.folder, "copies", name)
 
     def ctl(self, *arguments):
         """Runs stagerctl; returns its output as bytes. Raises Failed if it fails."""
