@@ -90,7 +90,9 @@ static void check_pages(struct memory *memory, const struct stg_parquet_file *fi
 {
     struct stg_parquet_pages pages = {0};
     uint64_t n = file->ends[group] - (group > 0 ? file->ends[group - 1] : 0);
-    stg_parquet_pages_read(&pages, &memory->source, file, columns, filter, group);
+    int rc = stg_parquet_pages_read(&pages, &memory->source, file, columns, filter, group,
+                                    NULL);
+    FUZZ_CHECK(rc == 0 || rc == -STAGER_RESOURCE_EXHAUSTED);
     for (uint64_t row = 0; row < n && row < 4096; row++)
         FUZZ_CHECK(stg_parquet_pages_excluded(&pages, filter, row) <= n - row);
     stg_parquet_pages_finish(&pages);

@@ -1111,7 +1111,7 @@ class Split(Case):
             except stager.DeadlineExceededError:
                 streams = streams[1:] + streams[:1]
 
-    def take_in_order(self, streams, n):
+    def in_order_after(self, streams, n):
         """n batches or more, until they are the first ones of the pass. Returns how many, and the merged state."""
         self.take(streams, n)
         while True:
@@ -1270,7 +1270,7 @@ class Split(Case):
         folder = self.rows()
         name = self.shared(folder, 2, self._testMethodName[:60])
         streams = [stager.open(name) for _ in range(2)]
-        n, merged = self.take_in_order(streams, 10)
+        n, merged = self.in_order_after(streams, 10)
         for stream in streams:
             stream.close()
         larger = self.shared(folder, 2, "in-order-larger", batch_size=5)

@@ -346,7 +346,9 @@ int stg_columnar_sift(struct stg_columnar *table, uint64_t *ret, struct stg_err 
                 return rc;
             continue;
         }
-        n = table->format->pass != NULL ? table->format->pass(table) : 0;
+        rc = table->format->pass != NULL ? table->format->pass(table, &n, err) : 0;
+        if (rc < 0)
+            return rc;
         if (n == 0) {
             rc = judge(table, err);
             if (rc < 0)

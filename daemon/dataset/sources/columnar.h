@@ -60,9 +60,9 @@ struct stg_columnar_format {
                  struct stg_tensor *tensor, struct stg_chunk **held, uint32_t *n_held);
     /* Where the next row lies in the file, about. */
     uint64_t (*offset)(const struct stg_columnar *table);
-    /* With a filter: how many rows, from the next one on, the metadata excludes. NULL:
-     * none. */
-    uint64_t (*pass)(struct stg_columnar *table);
+    /* With a filter: *ret is how many rows, from the next one on, the metadata excludes.
+     * NULL: none. */
+    int (*pass)(struct stg_columnar *table, uint64_t *ret, struct stg_err *err);
     /* And the values of column c, of which the next row is number *ret_at. Returns how
      * many of the next `want` rows they are of. */
     uint64_t (*values)(const struct stg_columnar *table, uint32_t c, uint64_t want,

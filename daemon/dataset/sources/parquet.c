@@ -203,19 +203,24 @@ static int parquet_go(struct stg_columnar *table, uint64_t want, struct stg_err 
 
 /* All pages of a column are fetched from another machine at once, so that its page
  * index would spare nothing. */
-static uint64_t parquet_pass(struct stg_columnar *table)
+static int parquet_pass(struct stg_columnar *table, uint64_t *ret, struct stg_err *err)
 {
     struct parquet *p = (struct parquet *)table;
     const struct stg_row_filter *filter = &table->judged->filter;
     const struct stg_parquet_file *file = table->file.metadata;
     uint32_t group = find_group(file, table->row);
     if (file->excluded[group])
-        return file->ends[group] - table->row;
-    if (table->source->storage->remote)
+        *ret = file->ends[group] - table->row;
+    if (file->excluded[group] || table->source->storage->remote)
         return 0;
-    stg_parquet_pages_read(&p->pages, table->source, file, p->columns, filter, group);
-    return stg_parquet_pages_excluded(&p->pages, filter,
-                                      table->row - begin_of(file, group));
+    struct stg_err why = {0};
+    int rc = stg_parquet_pages_read(&p->pages, table->source, file, p->columns, filter,
+                                    group, &why);
+    if (rc < 0)
+        return stg_columnar_fail(table, rc, &why, err);
+    *ret =
+        stg_parquet_pages_excluded(&p->pages, filter, table->row - begin_of(file, group));
+    return 0;
 }
 
 static uint64_t parquet_values(const struct stg_columnar *table, uint32_t c,

@@ -9,23 +9,27 @@
 
 #define WHAT "the page index of a file"
 
-/* What one of the two parts of the index is read to. */
-static struct stg_chunk *read_part(struct stg_source *source, struct stg_quota *quota,
-                                   const struct stg_parquet_part *part,
-                                   struct stg_thrift *ret)
+/* Reads one of the two parts of the index; *chunk stays NULL if it cannot be had. */
+static int read_part(struct stg_source *source, struct stg_quota *quota,
+                     const struct stg_parquet_part *part, struct stg_chunk **chunk,
+                     struct stg_thrift *ret, struct stg_err *err)
 {
-    struct stg_chunk *chunk = NULL;
     bool is_storage;
-    if (part->bytes == 0 || stg_chunk_create(quota, part->bytes, WHAT, &chunk, NULL) < 0)
-        return NULL;
-    if (stg_source_read_all(source, part->at, chunk->data, part->bytes, &is_storage,
+    *chunk = NULL;
+    if (part->bytes == 0 || stg_quota_is_large(quota, part->bytes))
+        return 0;
+    int rc = stg_chunk_create(quota, part->bytes, WHAT, chunk, err);
+    if (rc < 0)
+        return rc;
+    if (stg_source_read_all(source, part->at, (*chunk)->data, part->bytes, &is_storage,
                             NULL) < 0) {
-        stg_chunk_unref(chunk);
-        return NULL;
+        stg_chunk_unref(*chunk);
+        *chunk = NULL;
+        return 0;
     }
-    const uint8_t *data = (const uint8_t *)chunk->data;
+    const uint8_t *data = (const uint8_t *)(*chunk)->data;
     *ret = (struct stg_thrift){.at = data, .end = data + part->bytes};
-    return chunk;
+    return 0;
 }
 
 /* ---- OffsetIndex ---- */
@@ -59,22 +63,26 @@ static bool set_ends(struct stg_thrift *thrift, uint64_t n, uint64_t n_rows,
     return !thrift->is_bad;
 }
 
-/* Makes the arrays of a condition, and sets the ends of the pages. */
-static bool read_ends(struct stg_thrift thrift, struct stg_quota *quota, uint64_t n_rows,
-                      struct stg_parquet_paged *ret)
+/* Makes the arrays of a condition, and sets the ends of the pages; n stays 0 if they
+ * cannot be right. */
+static int read_ends(struct stg_thrift thrift, struct stg_quota *quota, uint64_t n_rows,
+                     struct stg_parquet_paged *ret, struct stg_err *err)
 {
     struct stg_thrift_field field = {0};
     while (stg_thrift_next(&thrift, &field) && field.id != 1)
         stg_thrift_skip(&thrift, &field);
     uint64_t n = stg_thrift_list(&thrift, &field, STG_THRIFT_STRUCT);
     uint64_t bytes = n * (sizeof(*ret->ends) + sizeof(*ret->may));
-    if (n == 0 || stg_chunk_create(quota, bytes, WHAT, &ret->memory, NULL) < 0)
-        return false;
+    if (n == 0 || stg_quota_is_large(quota, bytes))
+        return 0;
+    int rc = stg_chunk_create(quota, bytes, WHAT, &ret->memory, err);
+    if (rc < 0)
+        return rc;
     uint64_t *ends = (uint64_t *)(void *)ret->memory->data;
     ret->ends = ends;
     ret->may = (const uint8_t *)(ends + n);
-    ret->n = n;
-    return set_ends(&thrift, n, n_rows, ends);
+    ret->n = set_ends(&thrift, n, n_rows, ends) ? n : 0;
+    return 0;
 }
 
 /* ---- ColumnIndex ---- */
@@ -165,53 +173,57 @@ static bool judge_pages(const struct stg_parquet_file *file,
     return !index->min.is_bad && !index->max.is_bad && !index->n_nulls.is_bad;
 }
 
-static void read_condition(struct stg_parquet_pages *pages, struct stg_source *source,
-                           const struct stg_parquet_file *file,
-                           const struct stg_parquet_column *columns,
-                           const struct stg_row_condition *condition,
-                           struct stg_parquet_paged *ret)
+static int read_condition(struct stg_parquet_pages *pages, struct stg_source *source,
+                          const struct stg_parquet_file *file,
+                          const struct stg_parquet_column *columns,
+                          const struct stg_row_condition *condition,
+                          struct stg_parquet_paged *ret, struct stg_err *err)
 {
     uint32_t group = pages->group, c = condition->column;
     const struct stg_parquet_index *at =
         &file->indexes[(uint64_t)group * file->n_columns + c];
     uint64_t n_rows = file->ends[group] - (group > 0 ? file->ends[group - 1] : 0);
-    struct stg_thrift offsets, bounds;
+    struct stg_thrift offsets = {0}, bounds = {0};
+    struct stg_chunk *first = NULL, *second = NULL;
     struct column_index index;
-    bool is_known = false;
-    struct stg_chunk *first = read_part(source, file->quota, &at->offsets, &offsets);
-    struct stg_chunk *second =
-        first != NULL ? read_part(source, file->quota, &at->bounds, &bounds) : NULL;
-    if (second != NULL && file->leaves[c].n_lists == 0)
-        is_known = read_ends(offsets, file->quota, n_rows, ret) &&
-                   find_lists(&bounds, &index) && index.n == ret->n &&
-                   judge_pages(file, columns, condition, &index, ret);
-    if (!is_known)
+    int rc = read_part(source, file->quota, &at->offsets, &first, &offsets, err);
+    if (rc == 0 && first != NULL)
+        rc = read_part(source, file->quota, &at->bounds, &second, &bounds, err);
+    if (rc == 0 && second != NULL)
+        rc = read_ends(offsets, file->quota, n_rows, ret, err);
+    if (rc == 0 && ret->n > 0 &&
+        !(find_lists(&bounds, &index) && index.n == ret->n &&
+          judge_pages(file, columns, condition, &index, ret)))
         ret->n = 0;
     stg_chunk_unref(first);
     stg_chunk_unref(second);
+    return rc;
 }
 
 /* ---- the row group ---- */
 
-void stg_parquet_pages_read(struct stg_parquet_pages *pages, struct stg_source *source,
-                            const struct stg_parquet_file *file,
-                            const struct stg_parquet_column *columns,
-                            const struct stg_row_filter *filter, uint32_t group)
+int stg_parquet_pages_read(struct stg_parquet_pages *pages, struct stg_source *source,
+                           const struct stg_parquet_file *file,
+                           const struct stg_parquet_column *columns,
+                           const struct stg_row_filter *filter, uint32_t group,
+                           struct stg_err *err)
 {
+    int rc = 0;
     if (pages->n > 0 && pages->group == group)
-        return;
+        return 0;
     stg_parquet_pages_finish(pages);
     pages->conditions = calloc(filter->n, sizeof(*pages->conditions));
     pages->may = calloc(filter->n, sizeof(*pages->may));
-    if (pages->conditions == NULL || pages->may == NULL) {
-        stg_parquet_pages_finish(pages);
-        return;
-    }
+    if (pages->conditions == NULL || pages->may == NULL)
+        rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     pages->group = group;
-    pages->n = filter->n;
-    for (uint32_t k = 0; k < filter->n; k++)
-        read_condition(pages, source, file, columns, &filter->conditions[k],
-                       &pages->conditions[k]);
+    pages->n = rc == 0 ? filter->n : 0;
+    for (uint32_t k = 0; rc == 0 && k < filter->n; k++)
+        rc = read_condition(pages, source, file, columns, &filter->conditions[k],
+                            &pages->conditions[k], err);
+    if (rc < 0)
+        stg_parquet_pages_finish(pages);
+    return rc;
 }
 
 /* Returns the page of a row. */

@@ -2,8 +2,8 @@
  *
  * The page index of a Parquet file: of the pages of a column in a row group, which rows
  * they have and bounds of their values. Rows of which the filter keeps none by these are
- * excluded. An index that is absent, damaged, or too large for the quota excludes
- * nothing, and is no error. One thread.
+ * excluded. An index that is absent, damaged, or of more than a quarter of the quota
+ * excludes nothing, and is no error. One thread.
  */
 #ifndef STG_DAEMON_PARQUET_PAGE_INDEX_H
 #define STG_DAEMON_PARQUET_PAGE_INDEX_H
@@ -28,11 +28,13 @@ struct stg_parquet_pages {
 };
 
 /* Reads the index of the columns of the filter in a row group, unless it did before. The
- * file was opened with the filter; columns are those that it was opened for. */
-void stg_parquet_pages_read(struct stg_parquet_pages *pages, struct stg_source *source,
-                            const struct stg_parquet_file *file,
-                            const struct stg_parquet_column *columns,
-                            const struct stg_row_filter *filter, uint32_t group);
+ * file was opened with the filter; columns are those that it was opened for.
+ * RESOURCE_EXHAUSTED: the dataset has no memory left. */
+int stg_parquet_pages_read(struct stg_parquet_pages *pages, struct stg_source *source,
+                           const struct stg_parquet_file *file,
+                           const struct stg_parquet_column *columns,
+                           const struct stg_row_filter *filter, uint32_t group,
+                           struct stg_err *err);
 
 /* Returns how many rows of the group, from that one on, are excluded. */
 uint64_t stg_parquet_pages_excluded(struct stg_parquet_pages *pages,
