@@ -250,7 +250,7 @@ class Stream:
             self._ahead.clear()
         try:
             self._core = _core.Stream(*self._options, state, self._resume, *self._place,
-                                      self._reconnect_millis, self._follow, self._job, tuple(self._ranks))
+                                      self._reconnect_millis, self._follow, self._job, self._ranks)
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
