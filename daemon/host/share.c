@@ -303,18 +303,18 @@ static int refuse(const struct account *account, enum stg_quota_kind kind, uint6
                   struct stg_err *err)
 {
     const char *of = account->is_group ? "group" : "user";
-    char who[96];
+    char owner[96];
     if (account->is_star)
-        snprintf(who, sizeof(who), "user %" PRIu32, account->id);
+        snprintf(owner, sizeof(owner), "user %" PRIu32, account->id);
     else
-        snprintf(who, sizeof(who), "%s %s", of, account->name);
+        snprintf(owner, sizeof(owner), "%s %s", of, account->name);
     uint64_t used = account->used[kind], sum = used + n < used ? UINT64_MAX : used + n;
     return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                    "the quota of %s is %" PRIu64 " %s, %" PRIu64
                    " of them are in use, and the request needs %" PRIu64
                    " more: %s, or raise %s of {%s: \"%s\"} in quotas of stagerd.yaml to "
                    "at least %" PRIu64 " and reload stagerd",
-                   who, account->limit[kind], kinds[kind].what, used, n,
+                   owner, account->limit[kind], kinds[kind].what, used, n,
                    kinds[kind].remedy, kinds[kind].key, of, account->name, sum);
 }
 

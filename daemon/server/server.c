@@ -340,7 +340,7 @@ static void use_quotas(const struct stg_settings *settings)
         stg_log(STG_LOG_ERROR, "%s", err.text);
 }
 
-/* A name that nobody has is left out, and reported: the rule lets fewer users. */
+/* An unknown name is left out, and reported: the rule then permits fewer users. */
 static int use_rules(struct stg_server *server, const struct stg_settings *settings,
                      struct stg_err *err)
 {

@@ -28,7 +28,7 @@ LIMIT_S = 60 * SLOW
 
 
 def ctl(daemon, uid, *arguments):
-    """Runs stagerctl as a user, who is a member of GROUP; returns status, output and errors."""
+    """Runs stagerctl as a user in GROUP; returns status, output and errors."""
     result = subprocess.run([daemon.copy_of("client/stagerctl/stagerctl"), *arguments], env=daemon.env(),
                             user=uid, group=GROUP if uid else 0, extra_groups=[], capture_output=True, text=True,
                             timeout=LIMIT_S, stdin=subprocess.DEVNULL, cwd="/")
@@ -215,7 +215,7 @@ def denied(daemon, uid, word, *arguments):
 
 
 def check_users(build):
-    """Each rule lets its users and groups alone, and root. A name that nobody has lets nobody."""
+    """Each rule permits its users and groups alone, and root. An unknown name permits no user."""
     rules = {"apply": {"users": [str(ANN)]}, "attach": {"users": [str(BOB)]}, "see": {"groups": ["nobodys-group"]}}
     daemon = start(build, rules=rules)
     try:
