@@ -191,15 +191,15 @@ def compare_unused(folder, columns, pattern, n, rng):
     return failed
 
 
-def compare_folders(folder, rng):
-    """A data set in folders: values with what is escaped, and a null."""
+def compare_folders(folder, kind, reader):
+    """A data set in folders: values with what is escaped, and a null. kind: pyarrow's name of the format."""
     words = ["a", "b c", "d/e=f%", "ü", None]
     table = pa.table({"row": pa.array(np.arange(N)), "site": pa.array([words[i * 7 % 5] for i in range(N)]),
                       "day": pa.array([None if i % 11 == 3 else i % 4 for i in range(N)], pa.int32()),
                       "price": pa.array(np.arange(N) * 0.5)})
-    root = os.path.join(folder, "hive")
+    root = os.path.join(folder, "hive-" + kind)
     parts = ds.partitioning(pa.schema([("site", pa.string()), ("day", pa.int32())]), flavor="hive")
-    ds.write_dataset(table, root, format="parquet", partitioning=parts)
+    ds.write_dataset(table, root, format=kind, partitioning=parts)
     failed = 0
     cases = [[], [["site", "=", "d/e=f%"]], [["site", "is null"]], [["site", "!=", "a"], ["day", ">", 1]],
              [["day", "not in", [2]], ["price", "<", 400.0]],
@@ -218,10 +218,10 @@ def compare_folders(folder, rng):
         kept = table.filter(expression) if expression is not None else table
         want = sorted(zip(kept.column("row").to_pylist(), [(w or "none").encode() for w in kept.column("site").to_pylist()],
                           [-1 if d is None else d for d in kept.column("day").to_pylist()]))
-        got = read(os.path.join(root, "*/*/*.parquet"), {"row": "int64", "site": "string", "day": "int32"}, filters or None,
-                   {"site": "none", "day": -1})
+        got = read(os.path.join(root, "*/*/*." + kind), {"row": "int64", "site": "string", "day": "int32"}, filters or None,
+                   {"site": "none", "day": -1}, reader=reader)
         if sorted(zip(got["row"], got["site"], got["day"])) != want:
-            print(f"FAIL folders {filters}: {len(got['row'])} rows, not {len(want)}")
+            print(f"FAIL folders of {kind} {filters}: {len(got['row'])} rows, not {len(want)}")
             failed += 1
     return len(cases), failed
 
@@ -241,9 +241,10 @@ def main():
         for pattern in PATTERNS:
             total += per_file
             failed += compare_unused(folder, columns, pattern, per_file, rng)
-        n, wrong = compare_folders(folder, rng)
-        total += n
-        failed += wrong
+        for kind, reader in (("parquet", stager.parquet), ("arrow", stager.arrow)):
+            n, wrong = compare_folders(folder, kind, reader)
+            total += n
+            failed += wrong
     print(f"{total - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 

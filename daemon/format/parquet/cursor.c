@@ -544,6 +544,7 @@ static int take_part(struct stg_parquet_cursor *cursor, uint64_t *ret_at,
         return rc;
     struct stg_parquet_page page = page_of(cursor);
     page.n = lists->n_slots;
+    page.levels = NULL;
     page.valid = lists->valid;
     page.n_valid = lists->n_valid;
     return decode_page(cursor, &page, bytes, err);

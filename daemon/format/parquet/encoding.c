@@ -280,6 +280,90 @@ bool stg_parquet_runs_read_bits(struct stg_parquet_runs *runs, uint8_t *to, uint
     return true;
 }
 
+/* 64 bits from that bit of n bytes on; what lies behind them is 0. */
+static uint64_t word_at(const uint8_t *data, uint64_t n_bytes, uint64_t bit)
+{
+    uint64_t first = bit / 8, low, high;
+    unsigned shift = bit % 8;
+    if (first + WORD_BYTES >= n_bytes)
+        return value_at(data, n_bytes, bit, 64);
+    memcpy(&low, data + first, sizeof(low));
+    high = data[first + WORD_BYTES];
+    return low >> shift | high << 1 << (63 - shift);
+}
+
+/* Every second bit, from the lowest on, in the lower half. */
+static uint64_t even_bits(uint64_t word)
+{
+    word &= UINT64_C(0x5555555555555555);
+    word = (word | word >> 1) & UINT64_C(0x3333333333333333);
+    word = (word | word >> 2) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    word = (word | word >> 4) & UINT64_C(0x00ff00ff00ff00ff);
+    word = (word | word >> 8) & UINT64_C(0x0000ffff0000ffff);
+    return (word | word >> 16) & UINT64_C(0x00000000ffffffff);
+}
+
+/* The lowest bit of each byte. */
+static uint64_t first_bits(uint64_t bytes)
+{
+    return (bytes & UINT64_C(0x0101010101010101)) * UINT64_C(0x0102040810204080) >> 56;
+}
+
+static void plane_groups(const struct stg_parquet_runs *runs, uint64_t n_bytes,
+                         uint64_t planes[STG_PARQUET_PLANES], uint64_t n)
+{
+    for (uint64_t g = 0; g * PACKED_GROUP < n; g++) {
+        uint64_t bit = runs->bit + g * PACKED_GROUP * runs->width;
+        uint64_t word = word_at(runs->packed.at, n_bytes, bit), bytes = 0;
+        for (unsigned i = 0; i < PACKED_GROUP; i++)
+            bytes |= (word >> i * runs->width & mask_of(runs->width)) << 8 * i;
+        for (unsigned k = 0; k < runs->width; k++)
+            planes[k] |= first_bits(bytes >> k) << g * PACKED_GROUP;
+    }
+}
+
+/* n, at most 64, values of a packed run; behind them are others. */
+static void read_packed_planes(const struct stg_parquet_runs *runs,
+                               uint64_t planes[STG_PARQUET_PLANES], uint64_t n)
+{
+    const uint8_t *data = runs->packed.at;
+    uint64_t n_bytes = (uint64_t)(runs->bytes.end - data);
+    if (runs->width == 1) {
+        planes[0] = word_at(data, n_bytes, runs->bit);
+    } else if (runs->width == 2) {
+        uint64_t low = word_at(data, n_bytes, runs->bit);
+        uint64_t high = n > 32 ? word_at(data, n_bytes, runs->bit + 64) : 0;
+        planes[0] = even_bits(low) | even_bits(high) << 32;
+        planes[1] = even_bits(low >> 1) | even_bits(high >> 1) << 32;
+    } else {
+        plane_groups(runs, n_bytes, planes, n);
+    }
+}
+
+bool stg_parquet_runs_read_planes(struct stg_parquet_runs *runs,
+                                  uint64_t planes[STG_PARQUET_PLANES], uint64_t n)
+{
+    memset(planes, 0, STG_PARQUET_PLANES * sizeof(*planes));
+    for (uint64_t done = 0; done < n;) {
+        uint64_t run[STG_PARQUET_PLANES] = {0};
+        if (runs->n == 0 && !begin_run(runs))
+            return false;
+        uint64_t now = n - done < runs->n ? n - done : runs->n;
+        if (runs->is_packed) {
+            read_packed_planes(runs, run, now);
+            runs->bit += now * runs->width;
+        } else {
+            for (unsigned k = 0; k < runs->width; k++)
+                run[k] = 0 - (uint64_t)(runs->value >> k & 1);
+        }
+        for (unsigned k = 0; k < runs->width; k++)
+            planes[k] |= (run[k] & mask_of((unsigned)now)) << done;
+        runs->n -= now;
+        done += now;
+    }
+    return true;
+}
+
 /* ---- delta ---- */
 
 /* The head of DELTA_BINARY_PACKED. */

@@ -31,6 +31,8 @@ struct stg_parquet_runs {
     uint64_t bit;                    /* bits of it were read */
 };
 
+#define STG_PARQUET_PLANES 4u
+
 /* Returns false if width is more than 32. */
 bool stg_parquet_runs_init(struct stg_parquet_runs *runs, struct stg_parquet_bytes bytes,
                            unsigned width);
@@ -39,6 +41,10 @@ bool stg_parquet_runs_read(struct stg_parquet_runs *runs, uint32_t *to, uint64_t
  * *ret_n_ones. */
 bool stg_parquet_runs_read_bits(struct stg_parquet_runs *runs, uint8_t *to, uint64_t n,
                                 uint64_t *ret_n_ones);
+/* Likewise of at most STG_PARQUET_PLANES bits, n at most 64, as planes: bit i of
+ * planes[k] is bit k of value i. All other bits are 0. */
+bool stg_parquet_runs_read_planes(struct stg_parquet_runs *runs,
+                                  uint64_t planes[STG_PARQUET_PLANES], uint64_t n);
 /* Returns how many of the next n values are equal, at once known to be so, and takes
  * them: 0 if the next value is packed or cannot be had. */
 uint64_t stg_parquet_runs_take(struct stg_parquet_runs *runs, uint64_t n, uint32_t *ret);

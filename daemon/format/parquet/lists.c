@@ -4,9 +4,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define AT_ONCE 1024   /* levels in hand */
-#define FLAT_GROUP 128 /* levels of a loop of constant length, which is vectorized */
-#define FIRST_SIZE 64  /* values of a row that is put together */
+#include "daemon/format/parquet/flat_levels.h"
+
+#define AT_ONCE 1024  /* levels in hand */
+#define FIRST_SIZE 64 /* values of a row that is put together */
+
+#define SHORT_LEVELS "its levels end early"
+#define BAD_LEVEL "a level is out of range"
 
 static int damaged(struct stg_err *err, const char *what)
 {
@@ -20,10 +24,8 @@ struct scan {
     const struct stg_parquet_column *column;
     const struct stg_parquet_leaf *leaf;
     bool writes;
-    bool
-        is_flat; /* lists of any length, of values: those that are written have no null */
     bool goes_on, inner_goes_on;
-    uint64_t n_levels, n_rows, n_inner, n_slots, n_valid, n_nulls;
+    uint64_t n_levels, n_rows, n_inner, n_slots, n_valid;
     struct stg_list_rows rows;
     uint8_t *valid;
 };
@@ -61,7 +63,6 @@ static void add_values(struct scan *scan, uint64_t n, bool is_valid)
 /* A null: without a default it costs the row. */
 static void add_null(struct scan *scan)
 {
-    scan->n_nulls++;
     if (scan->writes && !scan->column->want.may_lack)
         scan->rows.bad[scan->n_rows - 1] = 1;
 }
@@ -122,89 +123,6 @@ static bool add_level(struct scan *scan, uint32_t repeat, uint32_t level)
     return true;
 }
 
-/* Levels as numbers with a sign: compilers have vectors for these. */
-struct flat_counts {
-    int32_t n_rows, n_slots, n_valid, n_empty, is_bad;
-};
-
-static inline __attribute__((always_inline)) void count_some(const uint32_t *repeats,
-                                                             const uint32_t *levels,
-                                                             uint64_t n, int32_t list,
-                                                             int32_t max,
-                                                             struct flat_counts *counts)
-{
-    struct flat_counts sum = {0};
-    for (uint64_t i = 0; i < n; i++) {
-        int32_t repeat = (int32_t)repeats[i], level = (int32_t)levels[i];
-        sum.n_rows += repeat == 0;
-        sum.n_slots += level >= list;
-        sum.n_valid += level == max;
-        sum.n_empty += level == list - 1;
-        sum.is_bad |= (repeat > 1) | (level > max) | ((repeat > 0) & (level < list));
-    }
-    counts->n_rows += sum.n_rows;
-    counts->n_slots += sum.n_slots;
-    counts->n_valid += sum.n_valid;
-    counts->n_empty += sum.n_empty;
-    counts->is_bad |= sum.is_bad;
-}
-
-/* Counts what add_level does, without its branches. At most AT_ONCE levels. */
-static bool count_flat(struct scan *scan, const uint32_t *repeat, const uint32_t *level,
-                       uint64_t n)
-{
-    int32_t list = (int32_t)scan->leaf->list_levels[0];
-    int32_t max = (int32_t)scan->leaf->max_level;
-    struct flat_counts counts = {0};
-    uint64_t i = 0;
-    for (; i + FLAT_GROUP <= n; i += FLAT_GROUP)
-        count_some(repeat + i, level + i, FLAT_GROUP, list, max, &counts);
-    count_some(repeat + i, level + i, n - i, list, max, &counts);
-    scan->n_levels += n;
-    scan->n_rows += (uint64_t)counts.n_rows;
-    scan->n_slots += (uint64_t)counts.n_slots;
-    scan->n_valid += (uint64_t)counts.n_valid;
-    scan->n_nulls += n - (uint64_t)(counts.n_valid + counts.n_empty);
-    return counts.is_bad == 0;
-}
-
-/* Writes where rows begin. The place of the next row is written until it begins. */
-static void write_flat(struct scan *scan, const uint32_t *repeat, const uint32_t *level,
-                       uint64_t n)
-{
-    uint32_t list = scan->leaf->list_levels[0];
-    uint64_t row = scan->n_rows, slot = scan->n_slots;
-    int64_t *first = scan->rows.first;
-    for (uint64_t i = 0; i < n; i++) {
-        first[row] = (int64_t)slot;
-        row += repeat[i] == 0;
-        slot += level[i] >= list;
-    }
-    memset(scan->rows.bad + scan->n_rows, 0, row - scan->n_rows);
-    memset(scan->valid + scan->n_slots, 1, slot - scan->n_slots);
-    scan->n_levels += n;
-    scan->n_valid += slot - scan->n_slots;
-    scan->n_rows = row;
-    scan->n_slots = slot;
-}
-
-static bool add_levels(struct scan *scan, const uint32_t *repeat, const uint32_t *level,
-                       uint64_t n)
-{
-    uint64_t i = 0;
-    bool ok = true;
-    while (ok && i < n && (scan->n_levels == 0 || !scan->is_flat)) {
-        ok = add_level(scan, repeat[i], level[i]);
-        i++;
-    }
-    if (!ok || i == n)
-        return ok;
-    if (!scan->writes)
-        return count_flat(scan, repeat + i, level + i, n - i);
-    write_flat(scan, repeat + i, level + i, n - i);
-    return true;
-}
-
 static int scan_levels(struct scan *scan, uint64_t n, struct stg_parquet_runs *repeats,
                        struct stg_parquet_runs *levels, struct stg_err *err)
 {
@@ -213,9 +131,11 @@ static int scan_levels(struct scan *scan, uint64_t n, struct stg_parquet_runs *r
         uint64_t now = n < AT_ONCE ? n : AT_ONCE;
         if (!stg_parquet_runs_read(repeats, repeat, now) ||
             !stg_parquet_runs_read(levels, level, now))
-            return damaged(err, "its levels end early");
-        if (!add_levels(scan, repeat, level, now))
-            return damaged(err, "a level is out of range");
+            return damaged(err, SHORT_LEVELS);
+        for (uint64_t i = 0; i < now; i++) {
+            if (!add_level(scan, repeat[i], level[i]))
+                return damaged(err, BAD_LEVEL);
+        }
         n -= now;
     }
     return 0;
@@ -238,10 +158,7 @@ static int take_arrays(struct stg_parquet_lists *lists, const struct scan *count
     if (rc < 0)
         return rc;
     char *at = lists->memory->data;
-    *scan = (struct scan){.column = lists->column,
-                          .leaf = counted->leaf,
-                          .writes = true,
-                          .is_flat = counted->is_flat && counted->n_nulls == 0};
+    *scan = (struct scan){.column = lists->column, .leaf = counted->leaf, .writes = true};
     scan->rows.first = (int64_t *)at;
     if (is_deep(scan))
         scan->rows.inner = (int64_t *)(at + first);
@@ -266,11 +183,64 @@ static void end_scan(struct stg_parquet_lists *lists, const struct scan *scan)
     lists->n_had = 0;
 }
 
-/* Each level takes a byte at least. A few bytes of a file may claim any number. */
-static int check_size(struct stg_parquet_lists *lists, uint64_t n, struct stg_err *err)
+/* Memory for n levels. A few bytes of a file may claim any number of them. */
+static int take_masks(struct stg_parquet_lists *lists, uint64_t n, struct stg_err *err)
 {
-    bool is_large = stg_quota_is_large(lists->quota, n);
-    return is_large ? stg_parquet_room(lists->quota, n, &lists->memory, err) : 0;
+    uint64_t bytes = stg_parquet_n_masks(n) * sizeof(struct stg_parquet_mask);
+    return stg_parquet_room(lists->quota, bytes, &lists->masks, err);
+}
+
+/* A null row of a list of constant length may have values: as many as the list. */
+static bool may_fill(const struct stg_parquet_column *column)
+{
+    return column->want.may_lack && column->shape[0] > 0;
+}
+
+/* Levels of lists of values. Returns 1 if they are others. */
+static int read_flat(struct stg_parquet_lists *lists, uint64_t n,
+                     struct stg_parquet_runs *repeats, struct stg_parquet_runs *levels,
+                     struct scan *scan, struct stg_err *err)
+{
+    const struct stg_parquet_column *column = lists->column;
+    struct stg_parquet_runs next_repeats = *repeats, next_levels = *levels;
+    struct stg_parquet_flat flat;
+    if (!stg_parquet_is_flat(lists->leaf))
+        return 1;
+    struct stg_parquet_mask *masks = (struct stg_parquet_mask *)lists->masks->data;
+    if (!stg_parquet_flat_read(lists->leaf, n, &next_repeats, &next_levels, masks, &flat))
+        return damaged(err, flat.is_short ? SHORT_LEVELS : BAD_LEVEL);
+    if (flat.n_null_lists > 0 && may_fill(column))
+        return 1;
+    const struct scan counted = {.column = column,
+                                 .leaf = lists->leaf,
+                                 .n_rows = flat.n_rows,
+                                 .n_slots = flat.n_slots,
+                                 .n_valid = flat.n_valid};
+    int rc = take_arrays(lists, &counted, scan, err);
+    if (rc < 0)
+        return rc;
+    bool has_nulls = flat.n_valid < flat.n_slots;
+    scan->n_rows = scan->rows.n = flat.n_rows;
+    scan->n_slots = flat.n_slots;
+    scan->n_valid = flat.n_valid;
+    scan->goes_on = flat.goes_on;
+    scan->valid = has_nulls ? scan->valid : NULL;
+    stg_parquet_flat_rows(masks, n, column->want.may_lack, &scan->rows, scan->valid);
+    *repeats = next_repeats;
+    *levels = next_levels;
+    return 0;
+}
+
+static int read_any(struct stg_parquet_lists *lists, uint64_t n,
+                    struct stg_parquet_runs *repeats, struct stg_parquet_runs *levels,
+                    struct scan *scan, struct stg_err *err)
+{
+    struct stg_parquet_runs first_repeats = *repeats, first_levels = *levels;
+    struct scan counted = {.column = lists->column, .leaf = lists->leaf};
+    int rc = scan_levels(&counted, n, &first_repeats, &first_levels, err);
+    if (rc == 0)
+        rc = take_arrays(lists, &counted, scan, err);
+    return rc == 0 ? scan_levels(scan, n, repeats, levels, err) : rc;
 }
 
 int stg_parquet_lists_read(struct stg_parquet_lists *lists, uint64_t n,
@@ -278,18 +248,14 @@ int stg_parquet_lists_read(struct stg_parquet_lists *lists, uint64_t n,
                            struct stg_parquet_runs *levels,
                            const struct stg_parquet_values *values, struct stg_err *err)
 {
-    struct stg_parquet_runs first_repeats = *repeats, first_levels = *levels;
-    struct scan counted = {.column = lists->column, .leaf = lists->leaf}, scan;
-    counted.is_flat = !is_deep(&counted) && lists->column->shape[0] < 0;
+    struct scan scan;
     lists->part.n = lists->n_had = 0;
     lists->part_values = values;
-    int rc = check_size(lists, n, err);
+    int rc = take_masks(lists, n, err);
     if (rc == 0)
-        rc = scan_levels(&counted, n, &first_repeats, &first_levels, err);
-    if (rc == 0)
-        rc = take_arrays(lists, &counted, &scan, err);
-    if (rc == 0)
-        rc = scan_levels(&scan, n, repeats, levels, err);
+        rc = read_flat(lists, n, repeats, levels, &scan, err);
+    if (rc == 1)
+        rc = read_any(lists, n, repeats, levels, &scan, err);
     if (rc == 0)
         end_scan(lists, &scan);
     return rc;
@@ -558,6 +524,7 @@ void stg_parquet_lists_finish(struct stg_parquet_lists *lists)
 {
     stg_parquet_values_finish(&lists->seam);
     stg_chunk_unref(lists->memory);
+    stg_chunk_unref(lists->masks);
     stg_chunk_unref(lists->seam_inner);
-    lists->memory = lists->seam_inner = NULL;
+    lists->memory = lists->masks = lists->seam_inner = NULL;
 }

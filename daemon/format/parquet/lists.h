@@ -26,9 +26,10 @@ struct stg_parquet_lists {
     bool goes_on;              /* its first row began in a part before */
     bool inner_goes_on;        /* so did the first list of it */
     uint64_t n_slots, n_valid; /* values, of which so many are not null */
-    uint8_t *valid;            /* of each value */
+    uint8_t *valid;            /* of each value; NULL: none is null */
     uint64_t n_had;
     struct stg_chunk *memory; /* of all that */
+    struct stg_chunk *masks;  /* of its levels, while they are read */
 
     /* The row that is put together of parts. */
     bool is_open;

@@ -115,6 +115,55 @@ static void bits_are_read_wherever_a_run_begins(void)
     WITH_EACH_LENGTH("\x04\x01\x03\x22\x06\x00\x03\x7d\x02\x01", read_bits);
 }
 
+/* Values of 1 to 4 bits: 5 equal ones, 64 that are packed, and 59 equal ones. */
+static void check_planes(unsigned width, uint64_t at_once)
+{
+    uint8_t bytes[64] = {5 << 1, 1}, *at = bytes + 2;
+    uint32_t want[128], seed = width;
+    for (size_t i = 0; i < 5; i++)
+        want[i] = 1;
+    *at++ = 8 << 1 | 1;
+    for (unsigned i = 0; i < 64; i++) {
+        seed = seed * 1103515245 + 12345;
+        want[5 + i] = seed >> 16 & ((1u << width) - 1);
+        for (unsigned k = 0; k < width; k++)
+            at[(i * width + k) / 8] |=
+                (uint8_t)((want[5 + i] >> k & 1) << (i * width + k) % 8);
+    }
+    at += 8 * width;
+    *at++ = 59 << 1;
+    *at++ = 0;
+    for (size_t i = 69; i < 128; i++)
+        want[i] = 0;
+    uint8_t *copy = malloc((size_t)(at - bytes)); /* a sanitizer knows where it ends */
+    memcpy(copy, bytes, (size_t)(at - bytes));
+    struct stg_parquet_runs runs;
+    struct stg_parquet_bytes all = {copy, copy + (at - bytes)};
+    uint64_t planes[STG_PARQUET_PLANES];
+    CHECK(stg_parquet_runs_init(&runs, all, width));
+    for (uint64_t done = 0; done < 128; done += at_once) {
+        uint64_t now = 128 - done < at_once ? 128 - done : at_once;
+        CHECK(stg_parquet_runs_read_planes(&runs, planes, now));
+        for (uint64_t i = 0; i < 64; i++) {
+            uint32_t got = 0;
+            for (unsigned k = 0; k < STG_PARQUET_PLANES; k++)
+                got |= (uint32_t)(planes[k] >> i & 1) << k;
+            CHECK_INT(got, i < now ? want[done + i] : 0);
+        }
+    }
+    CHECK(!stg_parquet_runs_read_planes(&runs, planes, 1));
+    free(copy);
+}
+
+static void values_of_few_bits_are_read_as_planes(void)
+{
+    static const uint64_t at_once[] = {1, 7, 33, 63, 64};
+    for (unsigned width = 1; width <= STG_PARQUET_PLANES; width++) {
+        for (size_t i = 0; i < sizeof(at_once) / sizeof(at_once[0]); i++)
+            check_planes(width, at_once[i]);
+    }
+}
+
 static void a_run_of_too_many_bits_or_of_no_values_is_refused(void)
 {
     static const uint8_t empty[] = {0x00, 0x01}, wide[] = {0x04, 0xff, 0x00};
@@ -361,6 +410,7 @@ static const struct stg_test tests[] = {
     TEST(runs_of_equal_and_of_packed_values_follow_one_another),
     TEST(values_of_each_width_are_what_was_packed),
     TEST(bits_are_read_wherever_a_run_begins),
+    TEST(values_of_few_bits_are_read_as_planes),
     TEST(a_run_of_too_many_bits_or_of_no_values_is_refused),
     TEST(booleans_are_bits),
     TEST(differences_are_added_up),
