@@ -147,6 +147,7 @@ done""")
         else:
             self.build(self.old, self.old_commit)
         released = re.search(r"/stagerd_([\d.]+)", self.debs(self.old)[-1]).group(1)
+        mode = "goes-on" if [int(n) for n in released.split(".")] >= [int(n) for n in PROTOCOL_6.split(".")] else "reopens"
         with Container(self.bare) as container:
             self.give(container, {"old": self.old, "new": self.new}, "tests/packaging/upgrade_inside.py", "tests/packaging/trainer.py")
             status, said, log = container.boot(f"/usr/bin/python3 -u /run/boot/upgrade_inside.py {mode}", UPGRADE_S)
