@@ -218,10 +218,12 @@ static void put_process(const struct stg_metrics_source *source,
 static void put_codes(struct stg_metrics_text *text, const char *name, const char *labels,
                       const uint64_t errors[STG_N_CODES])
 {
+    static char codes[STG_N_CODES][64]; /* the loop's */
     for (int code = 1; code < STG_N_CODES; code++) {
-        char label[64];
-        stg_metrics_label("code", stg_status_name(code), label, sizeof(label));
-        stg_metrics_put(text, name, "", labels, label, errors[code]);
+        if (codes[code][0] == '\0')
+            stg_metrics_label("code", stg_status_name(code), codes[code],
+                              sizeof(codes[code]));
+        stg_metrics_put(text, name, "", labels, codes[code], errors[code]);
     }
 }
 
@@ -436,34 +438,22 @@ static void put_nodes(struct rows *rows, struct stg_metrics_text *text)
 
 /* ---- clients, by rank ---- */
 
-static void put_waits_of(const struct stg_waits *waits, const char *name,
-                         const char *labels, struct stg_metrics_text *text)
-{
-    static char bounds[STG_WAIT_BOUNDS][STG_METRICS_NUMBER_BYTES + 8]; /* the loop's */
-    uint64_t n = 0;
-    for (size_t i = 0; i < STG_WAIT_BOUNDS; i++) {
-        char number[STG_METRICS_NUMBER_BYTES];
-        if (bounds[i][0] == '\0')
-            stg_metrics_label("le", stg_metrics_seconds(stg_wait_bounds_ns[i], number),
-                              bounds[i], sizeof(bounds[i]));
-        n += waits->n[i];
-        stg_metrics_put(text, name, "_bucket", labels, bounds[i], n);
-    }
-    n += waits->n[STG_WAIT_BOUNDS];
-    stg_metrics_put(text, name, "_bucket", labels, "le=\"+Inf\"", n);
-    stg_metrics_put_ns(text, name, "_sum", labels, "", waits->sum_ns);
-    stg_metrics_put(text, name, "_count", labels, "", n);
-}
-
 static void put_waits(const struct rows *rows, struct stg_metrics_text *text)
 {
     static const char name[] = "stager_client_wait_seconds";
+    char bounds[STG_WAIT_BOUNDS][STG_METRICS_BOUND_BYTES];
+    char number[STG_METRICS_NUMBER_BYTES];
+    for (size_t i = 0; i < STG_WAIT_BOUNDS; i++)
+        stg_metrics_label("le", stg_metrics_seconds(stg_wait_bounds_ns[i], number),
+                          bounds[i], sizeof(bounds[i]));
     stg_metrics_family(text, name, STG_METRIC_HISTOGRAM,
                        "How long a client slept for each batch that it got.");
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->all[i];
         for (size_t k = 0; k < row->totals.n_ranks; k++)
-            put_waits_of(&row->totals.ranks[k].waits, name, row->ranks[k], text);
+            stg_metrics_put_histogram(text, name, row->ranks[k], bounds, STG_WAIT_BOUNDS,
+                                      row->totals.ranks[k].waits.n,
+                                      row->totals.ranks[k].waits.sum_ns);
     }
 }
 

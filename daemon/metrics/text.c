@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/param.h"
 
@@ -10,10 +11,24 @@
 
 /* ---- the buffer ---- */
 
+static void flush(struct stg_metrics_text *text)
+{
+    size_t done = 0;
+    ssize_t n = 1;
+    while (n > 0 && done < text->n) {
+        n = write(text->fd, text->data + done, text->n - done);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    text->has_failed = text->has_failed || done < text->n;
+    text->n = 0;
+}
+
 /* Returns room for n bytes, or NULL. */
 static char *reserve(struct stg_metrics_text *text, size_t n)
 {
     size_t capacity = text->capacity > 0 ? text->capacity : FIRST_BYTES;
+    if (text->has_file && text->n + n > FIRST_BYTES)
+        flush(text);
     if (text->has_failed)
         return NULL;
     while (capacity - text->n < n)
@@ -181,8 +196,40 @@ void stg_metrics_put_ns(struct stg_metrics_text *text, const char *name,
     put(text, name, suffix, labels, more, number, strlen(number));
 }
 
+/* The beginning of the first line is copied to the others: most lines of a text are of
+ * histograms. */
+void stg_metrics_put_histogram(struct stg_metrics_text *text, const char *name,
+                               const char *labels,
+                               char (*bounds)[STG_METRICS_BOUND_BYTES], size_t n_bounds,
+                               const uint64_t *counts, uint64_t sum_ns)
+{
+    size_t n_name = strlen(name), n_labels = strlen(labels);
+    size_t n_start = n_name + strlen("_bucket{") + n_labels + strlen(",");
+    size_t line_bytes = n_start + STG_METRICS_BOUND_BYTES + STG_METRICS_NUMBER_BYTES;
+    const char *start = reserve(text, (n_bounds + 1) * line_bytes);
+    if (start == NULL)
+        return;
+    char *to = add(add(text->data + text->n, name, n_name), "_bucket{", 8);
+    to = add(add(to, labels, n_labels), ",", 1);
+    uint64_t n = 0;
+    for (size_t i = 0; i <= n_bounds; i++) {
+        const char *bound = i < n_bounds ? bounds[i] : "le=\"+Inf\"";
+        if (i > 0)
+            to = add(to, start, n_start);
+        to = add(add(to, bound, strlen(bound)), "} ", 2);
+        n += counts[i];
+        to = add_number(to, n, 1);
+        *to++ = '\n';
+    }
+    text->n = (size_t)(to - text->data);
+    stg_metrics_put_ns(text, name, "_sum", labels, "", sum_ns);
+    stg_metrics_put(text, name, "_count", labels, "", n);
+}
+
 void stg_metrics_end(struct stg_metrics_text *text)
 {
     if (text->is_open)
         add_text(text, "# EOF\n");
+    if (text->has_file)
+        flush(text);
 }

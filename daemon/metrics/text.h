@@ -11,12 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise; the caller frees `data`. */
+/* Zero-initialise; the caller frees `data`. With a file, `data` holds only what is not in
+ * the file yet, which stays in the processor's caches. */
 struct stg_metrics_text {
     char *data;
     size_t n, capacity;
-    bool has_failed; /* memory ran out: the text is incomplete */
+    bool has_failed; /* memory, or the file, ran out: the text is incomplete */
     bool is_open;    /* OpenMetrics */
+    bool has_file;
+    int fd; /* the caller's */
 };
 
 enum stg_metric_type {
@@ -40,7 +43,16 @@ void stg_metrics_put_ns(struct stg_metrics_text *text, const char *name,
                         const char *suffix, const char *labels, const char *more,
                         uint64_t ns);
 
-/* Ends the text. */
+#define STG_METRICS_BOUND_BYTES 40
+
+/* Writes a histogram of times. labels: not "". bounds: n_bounds labels `le="SECONDS"`.
+ * counts: n_bounds + 1 of them, each without those below its bound. */
+void stg_metrics_put_histogram(struct stg_metrics_text *text, const char *name,
+                               const char *labels,
+                               char (*bounds)[STG_METRICS_BOUND_BYTES], size_t n_bounds,
+                               const uint64_t *counts, uint64_t sum_ns);
+
+/* Ends the text, and completes the file. */
 void stg_metrics_end(struct stg_metrics_text *text);
 
 /* Writes `NAME="VALUE"` with the value escaped to buf, shortened to fit. Bytes that are

@@ -565,25 +565,6 @@ void stg_serve_drain(struct stg_session *session, const struct stg_request *requ
 
 /* ---- metrics ---- */
 
-/* Returns a file that holds the text. RESOURCE_EXHAUSTED. */
-static int keep_in_file(const struct stg_metrics_text *text, struct stg_err *err)
-{
-    int fd = memfd_create("stager-metrics", MFD_CLOEXEC);
-    size_t done = 0;
-    ssize_t n = fd >= 0 ? 1 : -1;
-    while (n > 0 && done < text->n) {
-        n = write(fd, text->data + done, text->n - done);
-        done += n > 0 ? (size_t)n : 0;
-    }
-    if (done == text->n && fd >= 0)
-        return fd;
-    stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot create a file for metrics: %s",
-            strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return err->code;
-}
-
 void stg_serve_metrics(struct stg_session *session, const struct stg_request *request)
 {
     struct stg_server *server = session->server;
@@ -595,18 +576,21 @@ void stg_serve_metrics(struct stg_session *session, const struct stg_request *re
                                         .release = STG_VERSION,
                                         .n_sessions = server->n_sessions,
                                         .is_draining = server->draining};
-    struct stg_metrics_text text = {.is_open = request->open_metrics};
+    struct stg_metrics_text text = {.is_open = request->open_metrics,
+                                    .has_file = true,
+                                    .fd = memfd_create("stager-metrics", MFD_CLOEXEC)};
     struct stg_reply reply = stg_reply_to(request);
     struct stg_err err = {0};
-    int fd = stg_metrics_write(&source, &text, &err);
-    if (fd == 0)
-        fd = keep_in_file(&text, &err);
-    if (fd < 0)
+    int rc = text.fd >= 0
+                 ? stg_metrics_write(&source, &text, &err)
+                 : stg_err(&err, -STAGER_RESOURCE_EXHAUSTED,
+                           "cannot create a file for metrics: %s", strerror(errno));
+    if (rc < 0)
         stg_session_fail_with(session, request, &err);
     else
-        stg_session_reply(session, &reply, &fd, 1);
-    if (fd >= 0)
-        close(fd);
+        stg_session_reply(session, &reply, &text.fd, 1);
+    if (text.fd >= 0)
+        close(text.fd);
     free(text.data);
 }
 

@@ -5,8 +5,11 @@
  */
 #include "daemon/metrics/text.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 
@@ -75,6 +78,59 @@ static void write_all(struct stg_metrics_text *text)
     text->data[text->n - 3] = '\0'; /* that sample is " 0\n" */
 }
 
+/* The expected text is that of an example by hand: 2, 1 and 4 waits. */
+static void put_histogram(struct stg_metrics_text *text)
+{
+    char bounds[2][STG_METRICS_BOUND_BYTES] = {"le=\"0.1\"", "le=\"1.0\""};
+    static const uint64_t counts[] = {2, 1, 4};
+    stg_metrics_put_histogram(text, "h", "r=\"0\"", bounds, 2, counts, 2500000000);
+}
+static const char histogram[] = "h_bucket{r=\"0\",le=\"0.1\"} 2\n"
+                                "h_bucket{r=\"0\",le=\"1.0\"} 3\n"
+                                "h_bucket{r=\"0\",le=\"+Inf\"} 7\n"
+                                "h_sum{r=\"0\"} 2.5\nh_count{r=\"0\"} 7\n";
+
+static void a_histogram_has_cumulative_buckets(void)
+{
+    struct stg_metrics_text text = {0};
+    put_histogram(&text);
+    CHECK(!text.has_failed && text.n == strlen(histogram));
+    CHECK(memcmp(text.data, histogram, text.n) == 0);
+    free(text.data);
+}
+
+/* More than the memory that a text with a file uses. */
+static void a_file_has_the_whole_text(void)
+{
+    struct stg_metrics_text text = {.has_file = true,
+                                    .fd = memfd_create("text", MFD_CLOEXEC)};
+    char got[sizeof(histogram)];
+    const size_t n = strlen(histogram), times = 2000;
+    CHECK(text.fd >= 0);
+    for (size_t i = 0; i < times; i++)
+        put_histogram(&text);
+    stg_metrics_end(&text);
+    CHECK(!text.has_failed && text.capacity < times * n / 2);
+    for (size_t i = 0; i < times; i++) {
+        CHECK(pread(text.fd, got, n, (off_t)(i * n)) == (ssize_t)n);
+        CHECK(memcmp(got, histogram, n) == 0);
+    }
+    CHECK_INT(pread(text.fd, got, 1, (off_t)(times * n)), 0);
+    close(text.fd);
+    free(text.data);
+}
+
+static void a_file_without_room_fails(void)
+{
+    struct stg_metrics_text text = {.has_file = true, .fd = open("/dev/full", O_WRONLY)};
+    CHECK(text.fd >= 0);
+    put_histogram(&text);
+    stg_metrics_end(&text);
+    CHECK(text.has_failed);
+    close(text.fd);
+    free(text.data);
+}
+
 static void text_for_prometheus(void)
 {
     struct stg_metrics_text text = {0};
@@ -122,6 +178,9 @@ static const struct stg_test tests[] = {
     TEST(bytes_that_are_not_utf_8_are_replaced),
     TEST(a_long_value_is_shortened),
     TEST(times_are_exact),
+    TEST(a_histogram_has_cumulative_buckets),
+    TEST(a_file_has_the_whole_text),
+    TEST(a_file_without_room_fails),
     TEST(text_for_prometheus),
     TEST(text_of_openmetrics),
     TEST(a_text_grows),
