@@ -130,6 +130,8 @@ static int sign(struct stg_definition *definition, struct stg_err *err)
     const struct stg_pipeline_spec *spec = definition->spec;
     stg_signature_write(&definition->projection.spec,
                         definition->vocabularies.fingerprint, definition->signature);
+    definition->content = stg_signature_content(&definition->projection.spec,
+                                                definition->vocabularies.fingerprint);
     const char *reason = stg_signature_irreproducible(spec, buf, sizeof(buf));
     if (reason == NULL)
         return 0;

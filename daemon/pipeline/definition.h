@@ -40,6 +40,7 @@ struct stg_definition {
     struct stg_trace trace;    /* of all that runs of it but private runs */
     struct stg_tap tap;        /* likewise */
     char signature[STG_STATE_STEPS_BYTES]; /* for states */
+    uint64_t content;           /* stg_signature_content, for digests of batches */
     const char *irreproducible; /* the reason that a state is not exact; NULL: it is */
 };
 

@@ -307,6 +307,33 @@ void stg_signature_write(const struct stg_pipeline_spec *spec, uint64_t vocabula
                  text.sum);
 }
 
+/* The whole hash of each step, and the seed, which hash_step leaves out. */
+static void mix_steps(uint64_t *sum, const struct stg_step *steps, size_t n)
+{
+    mix(sum, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct stg_attr *seed;
+        mix(sum, hash_step(&steps[i], false, &seed));
+        if (seed != NULL)
+            mix_attr(sum, seed);
+    }
+}
+
+uint64_t stg_signature_content(const struct stg_pipeline_spec *spec,
+                               uint64_t vocabularies)
+{
+    uint64_t sum = 0;
+    mix_steps(&sum, spec->steps, spec->n_steps);
+    mix(&sum, spec->n_branches);
+    for (size_t i = 0; i < spec->n_branches; i++) {
+        mix_string(&sum, spec->branches[i].name);
+        mix_steps(&sum, spec->branches[i].steps, spec->branches[i].n_steps);
+    }
+    mix(&sum, hash_graph(spec, vocabularies));
+    mix(&sum, hash_features(spec));
+    return sum;
+}
+
 /* ---- comparing ---- */
 
 /* One part of a signature. */

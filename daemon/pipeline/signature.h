@@ -17,6 +17,10 @@
 void stg_signature_write(const struct stg_pipeline_spec *spec, uint64_t vocabularies,
                          char ret[STG_STATE_STEPS_BYTES]);
 
+/* Returns a hash of the same, with the batch size, for the digest of batches. */
+uint64_t stg_signature_content(const struct stg_pipeline_spec *spec,
+                               uint64_t vocabularies);
+
 /* Compares the signature of a state with that of the pipeline. FAILED_PRECONDITION: the
  * first part that differs. */
 int stg_signature_compare(const char *pipeline, const char *state, struct stg_err *err);

@@ -61,6 +61,13 @@ static uint64_t size_of(const char *url)
     return (uint64_t)st.st_size;
 }
 
+const char *stg_identity_file(const struct stg_pipeline_spec *spec, const char *path,
+                              uint64_t *ret_bytes)
+{
+    *ret_bytes = size_of(path);
+    return relative(spec, path);
+}
+
 static uint64_t hash_name(const char *name)
 {
     return stg_farm_hash(name, strlen(name));
@@ -81,8 +88,8 @@ int stg_dataset_identify(const struct stg_dataset *dataset,
 {
     struct stg_data_identity all = {.n_files = dataset->n_files};
     for (uint32_t i = 0; i < dataset->n_files; i++) {
-        const char *path = dataset->files[i], *name = relative(spec, path);
-        uint64_t bytes = size_of(path);
+        uint64_t bytes;
+        const char *name = stg_identity_file(spec, dataset->files[i], &bytes);
         int rc = stg_iter_stopped(dataset->last, err);
         if (rc < 0)
             return rc;

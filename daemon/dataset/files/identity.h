@@ -15,6 +15,11 @@ int stg_dataset_identify(const struct stg_dataset *dataset,
                          const struct stg_pipeline_spec *spec,
                          struct stg_data_identity *ret, struct stg_err *err);
 
+/* Returns the path of a file below the folder of its pattern, and the size of a local
+ * one; 0 for others. */
+const char *stg_identity_file(const struct stg_pipeline_spec *spec, const char *path,
+                              uint64_t *ret_bytes);
+
 /* Returns how many of the first names are the files of a state, which has the files of
  * this step only; n if no number is. */
 size_t stg_identity_of_first(const struct stg_step *step, const char *const *names,

@@ -49,6 +49,34 @@ static const char *const batches_of_floats =
     "graph:\n  - {name: x, op: constant, value: 1.0, shape: [262144]}\n"
     "staged: {features: {x: x}, capacity: 3, num_threads: 2, num_clients: 2%s}\n";
 
+static uint64_t content(const char *text)
+{
+    struct stg_definition *definition = define(text);
+    uint64_t ret = definition->content;
+    stg_definition_unref(definition);
+    return ret;
+}
+
+/* Of what batches have, and not of how fast they come. */
+static void the_content_of_a_pipeline_is_that_of_its_batches(void)
+{
+    static const char text[] =
+        "dataset: [{range: {stop: 10}}, {batch: {batch_size: %s}}]\n"
+        "graph: [{name: x, op: cast, input: value, dtype: %s}]\n"
+        "staged: {features: {x: x}, capacity: %s}\n";
+    char of[5][512];
+    snprintf(of[0], sizeof(of[0]), text, "2", "int32", "3");
+    snprintf(of[1], sizeof(of[1]), text, "2", "int32", "4");
+    snprintf(of[2], sizeof(of[2]), text, "3", "int32", "3");
+    snprintf(of[3], sizeof(of[3]), text, "2", "int64", "3");
+    snprintf(of[4], sizeof(of[4]), "%s", of[0]);
+    memcpy(strstr(of[4], "10"), "11", 2);
+    CHECK(content(of[0]) == content(of[1]));
+    CHECK(content(of[0]) != content(of[2]));
+    CHECK(content(of[0]) != content(of[3]));
+    CHECK(content(of[0]) != content(of[4]));
+}
+
 static void the_plan_is_capacity_threads_credits_and_one(void)
 {
     char text[512];
@@ -434,6 +462,7 @@ static void a_vocabulary_is_read_with_the_rights_of_the_applier(void)
 }
 
 static const struct stg_test tests[] = {
+    TEST(the_content_of_a_pipeline_is_that_of_its_batches),
     TEST(the_plan_is_capacity_threads_credits_and_one),
     TEST(auto_is_counted_with_what_the_memory_allows),
     TEST(a_share_that_is_too_small_is_refused_with_the_numbers),

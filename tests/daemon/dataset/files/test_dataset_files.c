@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "daemon/dataset/files/braces.h"
+#include "daemon/dataset/files/digest.h"
 #include "daemon/dataset/files/listing.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
@@ -37,6 +38,52 @@ static void a_listing_names_files_in_the_order_of_its_lines(void)
                                &env, 0);
     CHECK_STR(got, "1\n2\n2\n3\n1\n2\n");
     free(got);
+}
+
+static const char *digest(const char *text, uint64_t content)
+{
+    static char ret[4][STG_DIGEST_BYTES];
+    static unsigned n;
+    char *to = ret[n++ % 4];
+    struct stg_dataset_env env = stg_test_env();
+    struct stg_pipeline_spec *spec;
+    struct stg_err err = {0};
+    struct stg_dataset *dataset = stg_test_open_text(text, &env, &spec);
+    CHECK_OK(stg_digest_write(dataset, spec, content, to, &err), err);
+    stg_dataset_destroy(dataset);
+    stg_pipeline_spec_destroy(spec);
+    CHECK_INT(strspn(to, "0123456789abcdef"), STG_DIGEST_BYTES - 1);
+    return to;
+}
+
+/* Names, sizes, order and pipeline; not the folder. */
+static void a_digest_is_that_of_files_in_their_order(void)
+{
+    static const char both[] =
+        "dataset: [{files: {pattern: [$DIR/x/a, $DIR/x/b], shuffle: false}}, text_line]";
+    static const char listed[] =
+        "dataset: [{files: {listing: $DIR/names, shuffle: false}}, text_line]";
+    static const char elsewhere[] =
+        "dataset: [{files: {pattern: [$DIR/y/a, $DIR/y/b], shuffle: false}}, text_line]";
+    char path[512], first[STG_DIGEST_BYTES];
+    for (const char *name = "xy"; *name != '\0'; name++) {
+        snprintf(path, sizeof(path), "%s/%c", stg_test_dir(), *name);
+        CHECK_INT(mkdir(path, 0700), 0);
+        snprintf(path, sizeof(path), "%c/a", *name);
+        stg_test_file(path, "1\n", 2);
+        snprintf(path, sizeof(path), "%c/b", *name);
+        stg_test_file(path, "2\n", 2);
+    }
+    snprintf(first, sizeof(first), "%s", digest(both, 1));
+    CHECK_STR(digest(both, 1), first);
+    CHECK_STR(digest(elsewhere, 1), first);
+    CHECK(strcmp(digest(both, 2), first) != 0);
+    stg_test_file("x/b", "22\n", 3);
+    CHECK(strcmp(digest(both, 1), first) != 0);
+    put("names", "%s/x/a\n%s/x/b\n");
+    snprintf(first, sizeof(first), "%s", digest(listed, 1));
+    put("names", "%s/x/b\n%s/x/a\n");
+    CHECK(strcmp(digest(listed, 1), first) != 0);
 }
 
 static void a_listing_of_many_files_is_read_in_pieces(void)
@@ -209,6 +256,7 @@ static const struct stg_test tests[] = {
     TEST(files_of_braces_are_read),
     TEST(a_listing_names_files_in_the_order_of_its_lines),
     TEST(a_listing_of_many_files_is_read_in_pieces),
+    TEST(a_digest_is_that_of_files_in_their_order),
     TEST(what_is_wrong_with_a_listing_is_said_with_its_line),
     TEST(a_line_of_just_the_limit_is_read),
     TEST(a_listing_is_read_on_behalf_of_the_applier),
