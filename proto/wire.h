@@ -279,6 +279,8 @@ struct stg_explain {
     uint64_t generation;
     const char *const *steps;
     size_t n_steps;
+    const char *const *reads; /* of each step that reads less than its columns: a text */
+    size_t n_reads;
     struct stg_explain_node *nodes;
     size_t n_nodes;
     struct stg_explain_tensor *tensors;

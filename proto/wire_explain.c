@@ -107,6 +107,8 @@ int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
     to->name = stg_wire_required(from->name);
     to->step = (char **)(uintptr_t)from->steps;
     to->n_step = from->n_steps;
+    to->reads = (char **)(uintptr_t)from->reads;
+    to->n_reads = from->n_reads;
     EXPLAIN_TEXTS(STG_PUT_TEXT);
     EXPLAIN_NUMBERS(STG_PUT_NUMBER);
     int rc = nodes_fill(from, bump, to);
@@ -216,7 +218,9 @@ int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bum
 {
     *ret = (struct stg_explain){.name = from->name,
                                 .steps = (const char *const *)from->step,
-                                .n_steps = from->n_step};
+                                .n_steps = from->n_step,
+                                .reads = (const char *const *)from->reads,
+                                .n_reads = from->n_reads};
     EXPLAIN_TEXTS(STG_TAKE_TEXT);
     EXPLAIN_NUMBERS(STG_TAKE_NUMBER);
     int rc = nodes_take(from, bump, ret, err);

@@ -76,6 +76,14 @@ static void add_steps(struct stg_table *t, const struct stg_explain *e)
     }
 }
 
+static void add_reads(struct stg_table *t, const struct stg_explain *e)
+{
+    for (size_t i = 0; i < e->n_reads; i++) {
+        stg_table_add(t, "%s", i == 0 ? "columns" : "");
+        stg_table_add(t, "%s", e->reads[i]);
+    }
+}
+
 static void add_run(struct stg_table *t, const char *side, const char *what, uint64_t n,
                     uint64_t ns)
 {
@@ -100,6 +108,7 @@ void stg_ctl_write_verdict(FILE *out, const struct stg_explain *e)
     }
     add_pace(&table, e);
     add_steps(&table, e);
+    add_reads(&table, e);
     add_run(&table, "stagerd", "the graph", e->n_daemon_runs, e->daemon_run_ns);
     add_run(&table, "trainers", "stager_run", e->n_trainer_runs, e->trainer_run_ns);
     stg_table_print(&table, "  ");

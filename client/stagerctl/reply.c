@@ -612,6 +612,11 @@ void stg_reply_explain_json(struct stg_json_writer *json,
     for (size_t i = 0; i < explain->n_steps; i++)
         stg_json_string(json, explain->steps[i]);
     stg_json_array_end(json);
+    stg_json_key(json, "reads");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < explain->n_reads; i++)
+        stg_json_string(json, explain->reads[i]);
+    stg_json_array_end(json);
     stg_json_key(json, "nodes");
     nodes_json(json, explain);
     stg_json_key(json, "boundary");

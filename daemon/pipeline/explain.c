@@ -174,6 +174,12 @@ static int fill_steps(const struct maker *m, const struct stg_pipeline_spec *spe
     return 0;
 }
 
+static int fill_reads(const struct maker *m, const struct stg_definition *definition)
+{
+    return stg_projection_tell(definition->spec, &definition->projection, m->bump,
+                               &m->ret->reads, &m->ret->n_reads);
+}
+
 static int fill_decisions(const struct maker *m, uint64_t now_ns)
 {
     const struct stg_decisions *decisions = &m->measure->decisions;
@@ -234,7 +240,7 @@ static bool *find_computed(const struct maker *m)
     return computed;
 }
 
-static int fill(struct maker *m, const struct stg_pipeline_spec *spec, uint64_t now_ns,
+static int fill(struct maker *m, const struct stg_definition *definition, uint64_t now_ns,
                 struct stg_err *err)
 {
     const bool *computed = find_computed(m);
@@ -246,7 +252,9 @@ static int fill(struct maker *m, const struct stg_pipeline_spec *spec, uint64_t 
     if (rc == 0)
         rc = fill_tensors(m);
     if (rc == 0)
-        rc = fill_steps(m, spec);
+        rc = fill_steps(m, definition->spec);
+    if (rc == 0)
+        rc = fill_reads(m, definition);
     if (rc == 0 && m->measure != NULL)
         rc = fill_pace(m, now_ns);
     if (rc == 0 && m->measure != NULL)
@@ -302,7 +310,7 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
         m.measure = stg_stage_look(stage);
         m.crossing = stg_stage_crossing(stage);
     }
-    int rc = fill(&m, spec, stg_now_ns(), err);
+    int rc = fill(&m, pipeline->definition, stg_now_ns(), err);
     if (stage != NULL)
         stg_stage_unlook(stage);
     if (rc == 0 && fill_missing(&status, bump, ret) < 0)

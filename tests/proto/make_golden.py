@@ -152,7 +152,8 @@ def explain():
             + data(8, record) + data(8, columns)
             + data(9, data(1, "ids") + number(2, 1) + number(3, 40)) + data(9, data(1, "one"))
             + data(10, decision) + number(11, 5)
-            + b"".join(number(field, 1000 + field) for field in range(12, 25)))
+            + b"".join(number(field, 1000 + field) for field in range(12, 25))
+            + data(25, "parquet reads 1 of 2: a"))
 
 
 def replies():

@@ -37,6 +37,7 @@ static struct stg_explain_tensor tensors[] = {
 static struct stg_explain_decision decision = {
     .age_ns = 99, .what = "smart_stage", .text = "moves c: faster"};
 static const char *const steps[] = {"text_line", "batch"};
+static const char *const reads[] = {"parquet reads 1 of 2: a"};
 
 static const struct stg_reply reply = {
     .id = 11,
@@ -51,6 +52,8 @@ static const struct stg_reply reply = {
             .why = "why",
             .steps = steps,
             .n_steps = 2,
+            .reads = reads,
+            .n_reads = 1,
             .nodes = nodes,
             .n_nodes = 2,
             .tensors = tensors,

@@ -162,6 +162,23 @@ def explain_names_the_limit_and_what_a_perfect_loader_gives(daemon):
     stagerctl(daemon, "delete", "slow")
 
 
+def explain_names_the_columns_that_are_read(daemon):
+    data = os.path.join(daemon.folder, "wide.csv")
+    with open(data, "w", encoding="utf-8") as file:
+        file.write("a,b,c\n1,2,3\n")
+    apply(daemon, f"""
+name: wide
+dataset:
+  - files: {{pattern: "{data}"}}
+  - csv: {{header: true, columns: {{a: int64, b: int64, c: int64}}}}
+  - batch: {{batch_size: 1}}
+staged: {{features: {{x: c, y: a}}}}
+""")
+    assert reply(daemon, "explain", "wide")["reads"] == ["csv reads 2 of 3: a, c"]
+    assert "\n  columns     csv reads 2 of 3: a, c\n" in stagerctl(daemon, "explain", "wide")
+    stagerctl(daemon, "delete", "wide")
+
+
 def a_bugreport_has_no_data(daemon):
     path = os.path.join(daemon.folder, "rows.csv")
     with open(path, "w", encoding="utf-8") as file:
@@ -424,7 +441,8 @@ def top_without_a_terminal(daemon):
 
 
 TESTS = [status_shows_rates_while_a_trainer_reads, tables_fit_the_terminal, status_shows_how_far_a_buffer_is,
-         explain_names_the_limit_and_what_a_perfect_loader_gives, a_bugreport_has_no_data,
+         explain_names_the_limit_and_what_a_perfect_loader_gives, explain_names_the_columns_that_are_read,
+         a_bugreport_has_no_data,
          tap_shows_published_batches_and_disturbs_no_client, tap_is_bounded_and_ends_with_the_pipeline,
          drain_lets_clients_end_and_admits_no_others,
          top_in_a_terminal, top_without_a_terminal]

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/dataset/sources/projection.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/step.h"
+
+#define COLUMNS "columns/"
+#define MAX_NAMES 400 /* bytes of the names of columns in a text */
 
 static int out_of_memory(struct stg_err *err)
 {
@@ -60,7 +64,7 @@ static bool graph_names(const struct stg_pipeline_spec *spec, const char *name)
 /* The column that an attribute of a step is of; NULL: it is of none. */
 static const char *column_of(const struct stg_attr *attr)
 {
-    static const char *const fields[] = {"columns/", "defaults/", "shapes/"};
+    static const char *const fields[] = {COLUMNS, "defaults/", "shapes/"};
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (strncmp(attr->name, fields[i], strlen(fields[i])) == 0)
             return attr->name + strlen(fields[i]);
@@ -246,6 +250,93 @@ int stg_projection_init(const struct stg_pipeline_spec *spec,
     ret->spec = less;
     ret->places = places;
     ret->n = left.n;
+    return 0;
+}
+
+/* ---- in words ---- */
+
+struct telling {
+    struct stg_bump *bump;
+    const char **texts; /* NULL: they are counted */
+    size_t n;
+};
+
+/* The name of a column that an attribute declares, or NULL. */
+static const char *declared(const struct stg_attr *attr)
+{
+    size_t n = strlen(COLUMNS);
+    return strncmp(attr->name, COLUMNS, n) == 0 ? attr->name + n : NULL;
+}
+
+static size_t count_columns(const struct stg_step *step)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < step->n_attrs; i++)
+        n += declared(&step->attrs[i]) != NULL;
+    return n;
+}
+
+/* As many names as fit. */
+static void list_columns(const struct stg_step *step, char *to)
+{
+    size_t at = 0, n = 0;
+    for (size_t i = 0; i < step->n_attrs; i++) {
+        const char *name = declared(&step->attrs[i]);
+        if (name == NULL)
+            continue;
+        if (at + strlen(name) + strlen(", ") > MAX_NAMES) {
+            strcpy(to + at, ", …");
+            return;
+        }
+        at += (size_t)sprintf(to + at, "%s%s", n++ > 0 ? ", " : "", name);
+    }
+}
+
+/* Steps, and those that read less. Returns false if there is no memory. */
+static bool tell_steps(struct telling *to, const struct stg_step *steps,
+                       const struct stg_step *less, size_t n_steps)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < n_steps; i++) {
+        char names[MAX_NAMES + sizeof(", …")] = "";
+        size_t n = count_columns(&steps[i]), n_less = count_columns(&less[i]);
+        if (steps[i].reader != NULL)
+            ok = tell_steps(to, steps[i].reader, less[i].reader, 1);
+        if (n_less == n || !ok)
+            continue;
+        if (to->texts != NULL) {
+            list_columns(&less[i], names);
+            to->texts[to->n] = stg_bump_printf(to->bump, "%s reads %zu of %zu: %s",
+                                               steps[i].name, n_less, n, names);
+            ok = to->texts[to->n] != NULL;
+        }
+        to->n++;
+    }
+    return ok;
+}
+
+static bool tell(struct telling *to, const struct stg_pipeline_spec *spec,
+                 const struct stg_pipeline_spec *less)
+{
+    to->n = 0;
+    bool ok = tell_steps(to, spec->steps, less->steps, spec->n_steps);
+    for (size_t i = 0; ok && i < spec->n_branches; i++)
+        ok = tell_steps(to, spec->branches[i].steps, less->branches[i].steps,
+                        spec->branches[i].n_steps);
+    return ok;
+}
+
+int stg_projection_tell(const struct stg_pipeline_spec *spec,
+                        const struct stg_projection *projection, struct stg_bump *bump,
+                        const char *const **ret, size_t *ret_n)
+{
+    struct telling to = {.bump = bump};
+    tell(&to, spec, &projection->spec);
+    to.texts = stg_bump_alloc(bump, (to.n + 1) * sizeof(*to.texts));
+    if (to.texts == NULL || !tell(&to, spec, &projection->spec))
+        return -STAGER_RESOURCE_EXHAUSTED;
+    *ret = to.texts;
+    *ret_n = to.n;
     return 0;
 }
 

@@ -27,6 +27,12 @@ int stg_projection_init(const struct stg_pipeline_spec *spec,
                         const struct stg_schema *element, struct stg_bump *bump,
                         struct stg_projection *ret, struct stg_err *err);
 
+/* Describes each step that reads fewer columns than it declares, such as "parquet reads 2
+ * of 40: user/id, price". RESOURCE_EXHAUSTED. */
+int stg_projection_tell(const struct stg_pipeline_spec *spec,
+                        const struct stg_projection *projection, struct stg_bump *bump,
+                        const char *const **ret, size_t *ret_n);
+
 /* Sets those of `to`, n_element of them, that a block of the dataset has. The others stay
  * as they are. */
 void stg_projection_spread(const struct stg_projection *projection,

@@ -181,6 +181,54 @@ static void errors_of_columns_that_are_not_read_are_none(void)
     drop(&p);
 }
 
+/* One after the other, a line each. */
+static void tells(const char *text, const char *want)
+{
+    struct projected p;
+    const char *const *texts;
+    char got[2048] = "";
+    size_t n;
+    project(text, &p);
+    CHECK_INT(stg_projection_tell(p.spec, &p.projection, &p.bump, &texts, &n), 0);
+    for (size_t i = 0; i < n; i++)
+        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s\n", texts[i]);
+    CHECK_STR(got, want);
+    drop(&p);
+}
+
+static void steps_that_read_less_are_told(void)
+{
+    tells(PARQUET BATCH, "");
+    tells(PARQUET BATCH "staged: {features: {b: b, u: u/id}}\n",
+          "parquet reads 2 of 4: b, u/id\n");
+    tells(FILES "- interleave: {reader: {parquet: {" COLUMNS "}}}\n" BATCH STAGE_B,
+          "parquet reads 1 of 4: b\n");
+    tells("datasets:\n  x:\n  - files: {pattern: \"$DIR/*\"}\n  - parquet: {" COLUMNS
+          "}\n  y:\n  - files: {pattern: \"$DIR/*\"}\n  - arrow: {" COLUMNS
+          "}\ndataset:\n- concatenate: {from: [x, y]}\n" BATCH STAGE_B,
+          "parquet reads 1 of 4: b\narrow reads 1 of 4: b\n");
+}
+
+/* 100 columns of 10 bytes, of which all but the last are read: as many names as fit. */
+static void names_that_are_too_long_are_cut(void)
+{
+    char text[8192] = FILES "- parquet: {columns: {", features[4096] = "", want[1024];
+    for (int i = 0; i < 100; i++) {
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%scolumn_%03d: int64",
+                 i > 0 ? ", " : "", i);
+        if (i < 99)
+            snprintf(features + strlen(features), sizeof(features) - strlen(features),
+                     "%sf%d: column_%03d", i > 0 ? ", " : "", i, i);
+    }
+    snprintf(text + strlen(text), sizeof(text) - strlen(text),
+             "}}\n" BATCH "staged: {features: {%s}}\n", features);
+    strcpy(want, "parquet reads 99 of 100: ");
+    for (int i = 0; i < 33; i++)
+        snprintf(want + strlen(want), sizeof(want) - strlen(want), "column_%03d, ", i);
+    strcat(want, "…\n");
+    tells(text, want);
+}
+
 static void a_block_is_spread_over_the_element(void)
 {
     struct projected p;
@@ -204,6 +252,8 @@ static const struct stg_test tests[] = {
     TEST(all_columns_are_read_where_any_may_be_used),
     TEST(branches_are_projected),
     TEST(errors_of_columns_that_are_not_read_are_none),
+    TEST(steps_that_read_less_are_told),
+    TEST(names_that_are_too_long_are_cut),
     TEST(a_block_is_spread_over_the_element),
 };
 TEST_MAIN(tests)
