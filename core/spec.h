@@ -261,6 +261,12 @@ struct stg_gpu_settings {
     bool stage_multi_stream;   /* staged work may use them */
 };
 
+/* How hosts that divide a pipeline by `shard: auto` are compared. */
+struct stg_cluster_settings {
+    const char *compare_dir; /* that all hosts mount; "": they are not compared */
+    uint32_t compare_timeout_millis;
+};
+
 /* /etc/stager/stagerd.yaml. */
 /* What a quota limits. */
 enum stg_quota_kind {
@@ -331,6 +337,7 @@ struct stg_settings {
     bool gate_enable; /* the nanomsg endpoint */
     struct stg_remote_settings remote;
     struct stg_gpu_settings gpu;
+    struct stg_cluster_settings cluster;
     struct stg_bump bump;
 };
 

@@ -250,6 +250,16 @@ static struct stg_gpu_settings gpu_of(const Stager__Gpu *from)
                                      .stage_multi_stream = from->stage_multi_stream};
 }
 
+static struct stg_cluster_settings cluster_of(const Stager__Cluster *from)
+{
+    Stager__Cluster defaults = STAGER__CLUSTER__INIT;
+    if (from == NULL)
+        from = &defaults;
+    return (struct stg_cluster_settings){.compare_dir = or_nothing(from->compare_dir),
+                                         .compare_timeout_millis =
+                                             from->compare_timeout_millis};
+}
+
 static uint64_t limit_of(protobuf_c_boolean is_set, uint64_t limit)
 {
     return is_set ? limit : STG_NO_QUOTA;
@@ -357,6 +367,7 @@ static int settings_fill(struct stg_reader *r, const Stager__Settings *from,
         .n_thread_pools = from->n_thread_pools,
         .gate_enable = from->gate == NULL || from->gate->enable,
         .gpu = gpu_of(from->gpu),
+        .cluster = cluster_of(from->cluster),
     };
     rules_fill(from->rules, ret);
     return remote_fill(r, from->remote, &ret->remote);

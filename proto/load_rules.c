@@ -77,6 +77,7 @@ static const struct {
     {&stager__staged__descriptor, "stage_subgraph_stream_id", {0, 65535}},
     {&stager__staged__descriptor, "reconnect_grace_millis", {0, MAX_MILLIS}},
     {&stager__settings__descriptor, "max_clients", {1, 65536}},
+    {&stager__cluster__descriptor, "compare_timeout_millis", {1, MAX_MILLIS}},
     {&stager__quota__descriptor, "requests_per_second", {1, UINT32_MAX}},
     {&stager__quota__descriptor, "remote_bytes_per_second", {1, INT64_MAX}},
     {&stager__gpu__descriptor, "multi_stream_num", {1, 64}},

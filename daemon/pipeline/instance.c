@@ -506,6 +506,23 @@ static int take_runners(const struct stg_definition *definition, const char *nam
     return rc < 0 ? stg_err_prefix(err, rc, "pipeline %s", name) : 0;
 }
 
+/* A private run has all records, or begins when its client likes. */
+static struct stg_comparing comparing_of(const struct stg_catalog *catalog,
+                                         const struct stg_definition *definition,
+                                         const struct stg_wanted *wanted)
+{
+    const struct stg_cluster_settings *cluster = &catalog->settings->cluster;
+    struct stg_comparing comparing = {.timeout_millis = cluster->compare_timeout_millis,
+                                      .signature = definition->signature,
+                                      .instance = catalog->instance_id};
+    if (!wanted->private_run && wanted->share.n_hosts > 1 &&
+        cluster->compare_dir[0] != '\0')
+        comparing.dir = cluster->compare_dir;
+    snprintf(comparing.job, sizeof(comparing.job), "%s",
+             wanted->job != NULL ? wanted->job : "");
+    return comparing;
+}
+
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         const struct stg_wanted *wanted, struct stg_instance **ret,
                         struct stg_err *err)
@@ -569,6 +586,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
         .batch_size = stg_signature_batch_size(definition->spec),
         .share = wanted->share,
+        .comparing = comparing_of(catalog, definition, wanted),
         .private_run = private_run,
         .warm = wanted->warm,
         .audit_run = audits ? stg_catalog_make_id() : 0,

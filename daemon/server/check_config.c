@@ -160,6 +160,20 @@ static void check_remote(struct check *check)
     }
 }
 
+static void check_cluster(struct check *check)
+{
+    const char *dir = check->settings.cluster.compare_dir;
+    struct stat st;
+    if (dir[0] == '\0')
+        return;
+    if (dir[0] != '/')
+        say(check, "compare_dir", "%s is not an absolute path", dir);
+    else if (stat(dir, &st) < 0)
+        say(check, "compare_dir", "%s: %s", dir, strerror(errno));
+    else
+        check_folder(check, "compare_dir", dir);
+}
+
 /* ---- pipelines ---- */
 
 static int check_pipeline(struct check *check, const char *path, struct stg_err *err)
@@ -225,6 +239,7 @@ int stg_check_config(const char *path)
     check_rules(&check);
     check_gate(&check);
     check_remote(&check);
+    check_cluster(&check);
     check_pipelines(&check);
     if (check.n_mistakes == 0)
         printf("%s: ok\n", check.path[0] != '\0' ? check.path : "no settings file");

@@ -485,6 +485,7 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         .max_in_flight = request->max_in_flight,
         .world_size = request->world_size,
         .share = *share,
+        .job = request->job,
         .state = request->state != NULL ? &state : NULL,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
         .name = request->named ? request->client_id : NULL};
@@ -530,6 +531,7 @@ static int go_on(struct stg_session *session, const struct stg_request *request,
     struct stg_wanted wanted = {
         .max_in_flight = stg_gathering_max_in_flight(pipeline->gathering),
         .share = *share,
+        .job = request->job,
         .state = state,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
         .name = request->named ? request->client_id : NULL,

@@ -295,6 +295,10 @@ struct stg_work {
     struct stg_profiler *profiler; /* of the runner */
 };
 
+/* Compares what the hosts of the job divide, before the first batch of the run: blocks
+ * until all are there (stg_hosts_compare). The data set is open, and taken. */
+int stg_stage_compare_hosts(struct stg_stage *stage, uint64_t pass, struct stg_err *err);
+
 /* Create what the runners wait on, and start them. On failure some may run: stop and join
  * them. */
 int stg_runners_init(struct stg_stage *stage, struct stg_err *err);

@@ -469,6 +469,8 @@ static int find_place(struct stg_stage *stage, uint64_t pass, struct stg_err *er
     stg_taken_clear(&runners->taken);
     int rc =
         stg_dataset_identify(runners->dataset, stage->config.spec, &runners->data, err);
+    if (rc == 0)
+        rc = stg_stage_compare_hosts(stage, pass, err);
     return rc == 0 && start != NULL && start->pass == pass ? seek(stage, start, err) : rc;
 }
 

@@ -25,6 +25,7 @@
 #include "core/state.h"
 #include "core/trace.h"
 #include "daemon/admission/plan.h"
+#include "daemon/cluster/compare.h"
 #include "daemon/gpu/mirror.h"
 #include "daemon/host/memory.h"
 #include "daemon/recover/record.h"
@@ -69,9 +70,10 @@ struct stg_stage_config {
     const struct stg_state *start; /* the first pass begins there; NULL: at its start */
     const struct stg_resumed *resumed; /* NULL: the run begins now */
     struct stg_deal share; /* of this host, by `shard: auto`; n_hosts 0: all records */
-    bool keeps_record;     /* its clients may reconnect after a restart of stagerd */
-    uint64_t instance;     /* of the daemon */
-    uid_t uid;             /* of the applier: the stage reads files on its behalf */
+    struct stg_comparing comparing; /* with the other hosts, before the first batch */
+    bool keeps_record; /* its clients may reconnect after a restart of stagerd */
+    uint64_t instance; /* of the daemon */
+    uid_t uid;         /* of the applier: the stage reads files on its behalf */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;

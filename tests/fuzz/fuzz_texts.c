@@ -12,6 +12,7 @@
 
 #include "core/record/audit.h"
 #include "core/state.h"
+#include "daemon/cluster/note.h"
 #include "daemon/recover/record.h"
 #include "daemon/storage/http/hdfs.h"
 #include "daemon/storage/http/s3.h"
@@ -332,9 +333,53 @@ static void run_records(const uint8_t *data, size_t bytes)
 
 /* ---- the program ---- */
 
+/* ---- notes of other hosts ---- */
+
+static void run_notes(const uint8_t *data, size_t bytes)
+{
+    static struct stg_file_mark marks[STG_NOTE_MAX_FILES];
+    struct stg_host_note note, again;
+    char *text = malloc(bytes + 1), *written = malloc(STG_NOTE_BYTES), what[128];
+    FUZZ_CHECK(text != NULL && written != NULL);
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    if (bytes < STG_NOTE_BYTES && stg_host_note_read(text, &note) == 0) {
+        FUZZ_CHECK(note.number < note.n_hosts && note.n_seen <= STG_NOTE_MAX_HOSTS);
+        stg_host_note_write(&note, written);
+        FUZZ_CHECK(stg_host_note_read(written, &again) == 0);
+        FUZZ_CHECK(again.n_seen == note.n_seen && again.draw == note.draw);
+        FUZZ_CHECK(!stg_host_notes_differ(&note, &again, what, sizeof(what)));
+        stg_host_note_finish(&again);
+        stg_host_note_finish(&note);
+    }
+    FUZZ_CHECK(stg_file_marks_read(text, 7, marks) <= (int)STG_NOTE_MAX_FILES);
+    free(written);
+    free(text);
+}
+
+static void seed_notes(void)
+{
+    static char text[STG_LIST_BYTES];
+    uint64_t seen[] = {3, 5};
+    const struct stg_file_mark marks[] = {{11, 100}, {12, 0}};
+    const struct stg_host_note note = {.number = 1,
+                                       .n_hosts = 3,
+                                       .draw = 7,
+                                       .host = "node-b",
+                                       .release = "0.3.0",
+                                       .steps = "files:00000001,shard:00000002",
+                                       .n_files = 2,
+                                       .span = 1,
+                                       .seen = seen,
+                                       .n_seen = 2};
+    stg_fuzz_seed("notes", NULL, 0, text, stg_host_note_write(&note, text));
+    stg_fuzz_seed("notes", NULL, 0, text, stg_file_marks_write(7, marks, 2, text));
+}
+
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
-    {"ops", run_ops},   {"json", run_json},     {"servers", run_servers},
-    {"urls", run_urls}, {"states", run_states}, {"records", run_records},
+    {"ops", run_ops},     {"json", run_json},     {"servers", run_servers},
+    {"urls", run_urls},   {"states", run_states}, {"records", run_records},
+    {"notes", run_notes},
 };
 const size_t stg_fuzz_n_modes = sizeof(stg_fuzz_modes) / sizeof(stg_fuzz_modes[0]);
 
@@ -414,6 +459,7 @@ void stg_fuzz_seeds(void)
     size_t n = 0;
     char *record_text = stg_run_record_write(&record, &n);
     stg_fuzz_seed("records", NULL, 0, record_text, n);
+    seed_notes();
     free(record_text);
     struct stg_audit_text audit = {0};
     uint64_t seq = 0;

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`shard: auto`: three "hosts", each a stagerd with two trainers, divide one epoch (docs/cluster.md)."""
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
@@ -13,15 +15,15 @@ import stager
 from daemon import SLOW, Daemon
 
 BATCH = 4
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_", "OMPI_", "JOB_")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_", "OMPI_", "JOB_", "TORCHELASTIC_")
 
 
 class Host:
     """A stagerd, and the streams of its trainers."""
 
-    def __init__(self, number):
+    def __init__(self, number, **settings):
         self.number = number
-        self.daemon = Daemon(case.BUILD, memory_budget="256MiB")
+        self.daemon = Daemon(case.BUILD, memory_budget="256MiB", **settings)
         self.daemon.start()
         self.streams = []
         self.begun = set()
@@ -283,6 +285,12 @@ class TestCluster(unittest.TestCase):
                 self.ranks_of(**variables)
             self.assertIn(text, str(caught.exception))
 
+    def test_the_run_of_a_launcher_is_the_job(self):
+        for want, variables in ((None, {}), (None, {"TORCHELASTIC_RUN_ID": "none"}),
+                                ("r7", {"TORCHELASTIC_RUN_ID": "r7", "SLURM_JOB_ID": "12"}), ("12", {"SLURM_JOB_ID": "12"})):
+            with mock.patch.dict(os.environ, {"TORCHELASTIC_RUN_ID": "", **variables}):
+                self.assertEqual(stager._ranks.job(), want)
+
     def test_variables_are_the_ranks_of_an_open_and_a_contradiction_is_its_error(self):
         n = 2 * BATCH * 10
         self.hosts[0].apply(self.name, n, num_clients=1)
@@ -307,6 +315,96 @@ class TestCluster(unittest.TestCase):
         rows = [trainer.communicate(timeout=60 * SLOW)[0] for trainer in trainers]
         self.assertEqual([trainer.returncode for trainer in trainers], [0] * 6)
         self.assertEqual(sum(int(text.split()[2]) for text in rows), 3000)
+
+
+class TestCompare(unittest.TestCase):
+    """Hosts that compare what they divide (docs/cluster.md, "Comparing hosts")."""
+
+    def setUp(self):
+        self.shared = tempfile.mkdtemp(prefix="stg-compare-")
+        self.addCleanup(shutil.rmtree, self.shared)
+        self.name = self.id().rsplit(".", 1)[1][:64]
+        self.hosts = []
+
+    def start(self, n, millis=60000 * SLOW):
+        for number in range(n):
+            host = Host(number, cluster={"compare_dir": self.shared, "compare_timeout_millis": int(millis)})
+            self.addCleanup(host.daemon.close)
+            self.hosts.append(host)
+
+    def apply(self, sizes, seeds=(1, 1, 1)):
+        """Each host has files of so many lines below a folder of its own."""
+        for host, counts, seed in zip(self.hosts, sizes, seeds):
+            folder = os.path.join(host.daemon.folder, "data")
+            os.makedirs(folder, exist_ok=True)
+            for letter, count in counts.items():
+                with open(os.path.join(folder, letter), "w", encoding="ascii") as file:
+                    file.writelines(f"{number:05}\n" for number in range(count))
+            dataset = stager.files(os.path.join(folder, "*")).text_line().shuffle(8, seed=seed).shard("auto")
+            stager.apply(dataset.batch(BATCH).staged(name=self.name, num_clients=1), runtime_dir=host.daemon.runtime_dir)
+
+    def run_all(self, numbers=None, n_hosts=None, **options):
+        """The rows, or the error, of each host."""
+        def one(host, number):
+            try:
+                with stager.open(self.name, runtime_dir=host.daemon.runtime_dir, timeout=120 * SLOW, dp_rank=number,
+                                 dp_size=n_hosts or len(self.hosts), **options) as stream:
+                    return [row for batch in stream for row in next(iter(batch.values()))]
+            except stager.Error as error:
+                return error
+        with ThreadPoolExecutor(len(self.hosts)) as pool:
+            return list(pool.map(one, self.hosts, numbers or range(len(self.hosts))))
+
+    def assert_refused(self, results, *texts):
+        for result in results:
+            self.assertIsInstance(result, stager.FailedPreconditionError)
+            for text in texts:
+                self.assertIn(text, str(result))
+
+    def test_hosts_with_the_same_files_in_folders_of_their_own_begin_and_again(self):
+        self.start(3)
+        self.apply([{"a": 24, "b": 24}] * 3)
+        for _ in range(2):  # the notes of the first run are there in the second one
+            results = self.run_all()
+            self.assertEqual([len(result) for result in results], [16] * 3)
+
+    def test_a_file_of_another_size_is_named_on_all_hosts(self):
+        self.start(3)
+        self.apply([{"a": 24, "b": 24}, {"a": 24, "b": 24}, {"a": 24, "b": 25}])
+        self.assert_refused(self.run_all(), "/b (file 2) has 144 and 150 bytes", "host 0", "host 2")
+        self.apply([{}, {}, {"b": 24}])  # the notes of the run that failed do no harm
+        self.assertEqual([len(result) for result in self.run_all()], [16] * 3)
+
+    def test_a_file_that_one_host_lacks_is_named_on_all_hosts(self):
+        self.start(2)
+        self.apply([{"a": 24, "b": 24}, {"a": 24}])
+        self.assert_refused(self.run_all(), "file 2", "is missing on one of them (2 and 1 files)")
+
+    def test_a_step_that_differs_is_named_on_all_hosts(self):
+        self.start(2)
+        self.apply([{"a": 24}] * 2, seeds=[1, 2])
+        self.assert_refused(self.run_all(), "step shuffle (number 3)")
+
+    def test_two_hosts_of_one_number_are_named(self):
+        self.start(2)
+        self.apply([{"a": 24}] * 2)
+        self.assert_refused(self.run_all(numbers=[1, 1], n_hosts=2), "are both number 1 of 2")
+
+    def test_a_host_that_does_not_come_is_named(self):
+        self.start(1, millis=200)
+        self.apply([{"a": 24}])
+        result, = self.run_all(n_hosts=2)
+        self.assertIsInstance(result, stager.DeadlineExceededError)
+        self.assertIn("host 1 of 2 has not begun its run within 200 ms", str(result))
+
+    def test_a_folder_that_is_gone_is_named(self):
+        self.start(1)
+        self.apply([{"a": 24}])
+        os.rmdir(self.shared)
+        self.addCleanup(os.mkdir, self.shared)
+        result, = self.run_all(n_hosts=2)
+        self.assertIsInstance(result, stager.UnavailableError)
+        self.assertIn("hosts cannot be compared", str(result))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,19 @@ _LAUNCHERS: Dict[str, Tuple[str, str, str, str]] = {
 }
 
 
+# The name of the run, the same in each process of it. torchrun without --rdzv-id has "none".
+_JOBS = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+
+
+def job() -> Optional[str]:
+    """Returns the name of the job that a launcher has set; None: there is none."""
+    for name in _JOBS:
+        value = os.environ.get(name, "")
+        if value not in ("", "none"):
+            return value[:63]
+    return None
+
+
 def _number(name: str) -> int:
     """The number that a variable has; Slurm writes one for all hosts as "2(x3)"."""
     text = os.environ[name]

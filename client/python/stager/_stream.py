@@ -213,7 +213,7 @@ class Stream:
         self._resume = resume
         self._reconnect_millis = daemon_reconnect_millis
         self._follow = follow
-        self._job = job
+        self._job = _ranks.job() if job is None and ranks != _ranks.NONE else job
         self._ranks = ranks
         self._epoch = _epoch_of(state)
         self._n_loops = 0
