@@ -20,6 +20,7 @@ struct arrow {
     struct stg_arrow_column *columns; /* table.n, as are wants and cursors */
     struct stg_arrow_want *wants;
     struct stg_arrow_cursor *cursors;
+    struct stg_path_value *folders; /* what those of the open file say of each column */
     struct stg_arrow_reading reading;
     uint32_t batch;    /* that the cursors are in, or NO_BATCH */
     uint64_t in_batch; /* the row of it that they have reached */
@@ -75,10 +76,15 @@ static int arrow_open(struct stg_columnar *table, struct stg_source *source,
 {
     const struct arrow *p = (const struct arrow *)table;
     struct stg_arrow_file *file = NULL;
-    for (uint32_t c = 0; c < table->n; c++)
+    int rc = 0;
+    *ret_storage = false;
+    for (uint32_t c = 0; rc == 0 && c < table->n; c++) {
         p->wants[c].may_lack =
             table->declared[c].has_default || !stg_columnar_is_read(table, c);
-    int rc = stg_arrow_open(source, p->reading.quota, p->wants, table->n, &file,
+        rc = stg_columnar_is_given(table, c, &p->wants[c].is_given, err);
+    }
+    if (rc == 0)
+        rc = stg_arrow_open(source, p->reading.quota, p->wants, table->n, &file,
                             ret_storage, err);
     if (rc == 0)
         rc = check_filter(table, file, err);
@@ -102,6 +108,22 @@ static uint64_t arrow_part_end(const void *metadata, uint32_t part)
     return ((const struct stg_arrow_file *)metadata)->batches[part].end;
 }
 
+/* A column has the value of its folder as the default of a file that lacks it. */
+static void set_column(struct stg_columnar *table, uint32_t c)
+{
+    struct arrow *p = (struct arrow *)table;
+    const struct stg_declared_column *from = &table->declared[c];
+    struct stg_path_value *folder = &p->folders[c];
+    struct stg_arrow_column *to = &p->columns[c];
+    bool is_given = stg_columnar_given(table, c, folder);
+    to->want.dtype = dtype_of(table, table->file.metadata, c);
+    to->want.may_lack = (from->has_default || is_given) && c < table->n_shown;
+    bool is_text = is_given && from->dtype == STAGER_STRING;
+    to->value = is_given ? folder->value : from->value;
+    to->text = is_text ? folder->text : from->text;
+    to->text_bytes = is_text ? folder->text_bytes : from->text_bytes;
+}
+
 static void arrow_begin(struct stg_columnar *table)
 {
     struct arrow *p = (struct arrow *)table;
@@ -109,7 +131,7 @@ static void arrow_begin(struct stg_columnar *table)
     p->batch = NO_BATCH;
     for (uint32_t c = 0; c < table->n; c++) {
         const struct stg_arrow_file *file = table->file.metadata;
-        p->columns[c].want.dtype = dtype_of(table, file, c);
+        set_column(table, c);
         stg_arrow_cursor_open(&p->cursors[c], file, c);
     }
 }
@@ -298,7 +320,10 @@ static void arrow_finish(struct stg_columnar *table)
     struct arrow *p = (struct arrow *)table;
     for (uint32_t c = 0; p->cursors != NULL && c < table->n; c++)
         stg_arrow_cursor_finish(&p->cursors[c]);
+    for (uint32_t c = 0; p->folders != NULL && c < table->n; c++)
+        stg_path_value_finish(&p->folders[c]);
     free(p->cursors);
+    free(p->folders);
     stg_arrow_reading_finish(&p->reading);
 }
 
@@ -323,11 +348,7 @@ static void declare(struct arrow *p)
                                               .dtype = from->dtype,
                                               .n_lists = from->n_lists,
                                               .may_lack = from->has_default};
-        p->columns[c] = (struct stg_arrow_column){.want = p->wants[c],
-                                                  .value = from->value,
-                                                  .text = from->text,
-                                                  .text_bytes = from->text_bytes};
-        p->columns[c].want.may_lack &= c < p->table.n_shown;
+        p->columns[c] = (struct stg_arrow_column){.want = p->wants[c]};
         memcpy(p->columns[c].shape, from->shape, sizeof(from->shape));
         p->cursors[c].reading = &p->reading;
         p->cursors[c].column = &p->columns[c];
@@ -352,7 +373,9 @@ static int arrow_create(struct stg_dataset *dataset, const struct stg_step *step
     p->columns = stg_bump_alloc(&dataset->bump, table->n * sizeof(*p->columns));
     p->wants = stg_bump_alloc(&dataset->bump, table->n * sizeof(*p->wants));
     p->cursors = calloc(table->n, sizeof(*p->cursors));
-    if (p->columns == NULL || p->wants == NULL || p->cursors == NULL)
+    p->folders = calloc(table->n, sizeof(*p->folders));
+    if (p->columns == NULL || p->wants == NULL || p->cursors == NULL ||
+        p->folders == NULL)
         return stg_columnar_lack(table, err);
     declare(p);
     table->is_numbered = has_indices;

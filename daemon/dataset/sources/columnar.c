@@ -150,6 +150,31 @@ static int look_at_folders(struct stg_columnar *table, struct stg_err *err)
     return stg_step_prefix(table->iter.step, rc, err);
 }
 
+int stg_columnar_is_given(const struct stg_columnar *table, uint32_t c, bool *ret,
+                          struct stg_err *err)
+{
+    const struct stg_declared_column *column = &table->declared[c];
+    struct stg_path_value folder;
+    int dtype = column->dtype != STAGER_DT_INVALID ? column->dtype : STAGER_STRING;
+    int rc = stg_path_value_find(table->url, column->name, dtype, &folder, err);
+    *ret = rc == 0 && folder.is_there;
+    if (rc == 0)
+        stg_path_value_finish(&folder);
+    return rc;
+}
+
+/* It was found, and converts, when the file was opened; without memory it is null. */
+bool stg_columnar_given(const struct stg_columnar *table, uint32_t c,
+                        struct stg_path_value *folder)
+{
+    const struct stg_declared_column *column = &table->declared[c];
+    stg_path_value_finish(folder);
+    return c < table->n_shown &&
+           stg_path_value_find(table->path, column->name, column->dtype, folder, NULL) ==
+               0 &&
+           folder->is_there && !folder->is_null;
+}
+
 /* Begins the file table->path. Sets table->error if an error item stands for it. */
 static int begin_file(struct stg_columnar *table, struct stg_err *err)
 {

@@ -12,6 +12,7 @@
 
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/files/names.h"
+#include "daemon/dataset/files/path_value.h"
 #include "daemon/dataset/sources/columns.h"
 #include "daemon/format/row_filter.h"
 
@@ -145,6 +146,17 @@ int stg_columnar_create(size_t bytes, const struct stg_columnar_format *format,
                         struct stg_dataset *dataset, const struct stg_step *step,
                         const struct stg_schema *schema, struct stg_iter *input,
                         struct stg_columnar **ret, struct stg_err *err);
+
+/* Returns in *ret whether the folders of the file whose metadata is read give column c
+ * its values: what the file has of that name is not looked at. INVALID_ARGUMENT: the
+ * value is not of the dtype. */
+int stg_columnar_is_given(const struct stg_columnar *table, uint32_t c, bool *ret,
+                          struct stg_err *err);
+/* Finds the value that the folders of the open file give column c, which is yielded.
+ * Returns false if there is none, or it is null. *folder is of another file, or zeroed;
+ * the caller finishes it. */
+bool stg_columnar_given(const struct stg_columnar *table, uint32_t c,
+                        struct stg_path_value *folder);
 
 /* With a filter: passes the rows up to the next one that it keeps, or up to an error.
  * *ret: how many rows it has passed. Returns 1 at the end. Called before each block is

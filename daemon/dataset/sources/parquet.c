@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/dataset/files/path_value.h"
 #include "daemon/dataset/sources/columnar.h"
 #include "daemon/dataset/sources/filters.h"
 #include "daemon/dataset/sources/sieve.h"
@@ -43,16 +42,8 @@ static int look_at_folders(struct stg_columnar *table, struct stg_err *err)
 {
     struct parquet *p = (struct parquet *)table;
     int rc = 0;
-    for (uint32_t c = 0; rc == 0 && c < table->n; c++) {
-        struct stg_path_value folder;
-        int dtype = p->wants[c].dtype;
-        rc = stg_path_value_find(table->url, p->wants[c].name,
-                                 dtype != STAGER_DT_INVALID ? dtype : STAGER_STRING,
-                                 &folder, err);
-        p->wants[c].is_given = rc == 0 && folder.is_there;
-        if (rc == 0)
-            stg_path_value_finish(&folder);
-    }
+    for (uint32_t c = 0; rc == 0 && c < table->n; c++)
+        rc = stg_columnar_is_given(table, c, &p->wants[c].is_given, err);
     return rc;
 }
 
@@ -87,8 +78,7 @@ static uint64_t parquet_part_end(const void *metadata, uint32_t part)
     return ((const struct stg_parquet_file *)metadata)->ends[part];
 }
 
-/* A column has the value of its folder as the default of a file that lacks it. The folder
- * was found, and converts, when the file was opened; without memory it is null. */
+/* A column has the value of its folder as the default of a file that lacks it. */
 static void set_column(struct stg_columnar *table, uint32_t c)
 {
     struct parquet *p = (struct parquet *)table;
@@ -102,10 +92,7 @@ static void set_column(struct stg_columnar *table, uint32_t c)
     to->value = from->value;
     to->text = from->text;
     to->text_bytes = from->text_bytes;
-    stg_path_value_finish(folder);
-    if (c >= table->n_shown || file->leaves[c].is_there ||
-        stg_path_value_find(table->path, from->name, from->dtype, folder, NULL) < 0 ||
-        !folder->is_there || folder->is_null)
+    if (!stg_columnar_given(table, c, folder) || file->leaves[c].is_there)
         return;
     to->want.may_lack = true;
     to->value = folder->value;

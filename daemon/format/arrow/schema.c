@@ -394,9 +394,10 @@ static size_t push_path(char *path, size_t at, const char *name)
 
 static bool is_named(const struct schema *schema, const struct around *paths, uint32_t c)
 {
-    const char *name = schema->wants[c].name;
-    return (paths->path_bytes < MAX_PATH && strcmp(schema->path, name) == 0) ||
-           (paths->whole_bytes < MAX_PATH && strcmp(schema->whole, name) == 0);
+    const struct stg_arrow_want *want = &schema->wants[c];
+    return !want->is_given &&
+           ((paths->path_bytes < MAX_PATH && strcmp(schema->path, want->name) == 0) ||
+            (paths->whole_bytes < MAX_PATH && strcmp(schema->whole, want->name) == 0));
 }
 
 static int take_fields(struct schema *schema, uint32_t first, uint32_t n,
@@ -507,11 +508,12 @@ static int take_fields(struct schema *schema, uint32_t first, uint32_t n,
 static int check_wants(const struct schema *schema, struct stg_err *err)
 {
     for (uint32_t c = 0; c < schema->n; c++) {
-        if (!schema->leaves[c].is_there && !schema->wants[c].may_lack)
+        const struct stg_arrow_want *want = &schema->wants[c];
+        if (!schema->leaves[c].is_there && !want->may_lack && !want->is_given)
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "column %.256s: the file has no such column, and the step has "
                            "no default for it",
-                           schema->wants[c].name);
+                           want->name);
         schema->leaves[c].field.name = NULL;
     }
     return 0;

@@ -21,6 +21,7 @@ struct stg_arrow_want {
     int dtype;        /* STAGER_DT_INVALID: that of the file */
     unsigned n_lists; /* a value lies in so many lists, one in another */
     bool may_lack;    /* a file need not have it, and a value may be null */
+    bool is_given;    /* its values are known: what a file has is not looked at */
 };
 
 /* Where a field stands in a record batch. */

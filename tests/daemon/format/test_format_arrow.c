@@ -403,6 +403,50 @@ static void the_defaults_of_a_column_stand_for_one_that_a_file_lacks(void)
                "- take: {count: 1}\n", "[] [7 7] [] [0] [[8] [8]]\n", "no lists");
 }
 
+static void make_folder(const char *name)
+{
+    char path[512], command[4400];
+    snprintf(command, sizeof(command), "mkdir -p '%s'", stg_test_path(name));
+    CHECK_INT(system(command), 0);
+    snprintf(path, sizeof(path), "%s/a.arrow", name);
+    stg_test_file(path, arrow_plain, sizeof(arrow_plain));
+}
+
+/* Rows of the first value that the file has, in each folder. */
+static void check_folders(const char *options, const char *want)
+{
+    char text[1024];
+    struct stg_dataset_env env = stg_test_env();
+    snprintf(
+        text, sizeof(text),
+        "dataset:\n- files: {pattern: \"$DIR/*/*/*.arrow\", shuffle: false}\n"
+        "- arrow: {columns: {id: int64, site: string, day: int32, price: float32}%s}\n"
+        "- filter: {graph: {first: {op: equal, input: [id, m]}, m: {op: constant, "
+        "value: -300, dtype: int64}}, predicate: first}\n",
+        options);
+    char *got = stg_test_render_text(text, &env, 0);
+    if (strcmp(got, want) != 0)
+        FAIL("%s: got\n%s, not\n%s", options, got, want);
+    free(got);
+}
+
+/* Also one that has the name of a column of the file. */
+static void folders_are_columns(void)
+{
+    make_folder("site=a%2Fb%25/day=3");
+    make_folder("site=__HIVE_DEFAULT_PARTITION__/day=5");
+    make_folder("day=-4/site=c");
+    make_folder("site=p/price=2.5");
+    check_folders(", defaults: {site: none, day: 0}",
+                  "-300 c -4 -2\n-300 none 5 -2\n-300 a/b% 3 -2\n-300 p 0 2.5\n");
+    check_folders(
+        ", defaults: {day: 0}, filters: [[site, is not null], [day, \"!=\", 3]]",
+        "-300 c -4 -2\n");
+    make_folder("site=d/day=x");
+    check_folders(", defaults: {day: 0}, filters: [[day, <, 0]]",
+                  "-300 c -4 -2\n!INVALID_ARGUMENT\n");
+}
+
 static void a_file_without_rows_has_none(void)
 {
     stg_test_file("a.arrow", arrow_empty, sizeof(arrow_empty));
@@ -713,6 +757,7 @@ static const struct stg_test tests[] = {
     TEST(a_column_becomes_a_wider_dtype),
     TEST(the_defaults_of_a_column_stand_for_one_that_a_file_lacks),
     TEST(a_file_without_rows_has_none),
+    TEST(folders_are_columns),
     TEST(a_stream_may_end_without_a_mark),
     TEST(an_error_names_file_column_and_what_to_do),
     TEST(data_that_is_damaged_is_an_error_with_its_offset),
