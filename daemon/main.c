@@ -11,6 +11,7 @@
 #include "daemon/host/limit.h"
 #include "daemon/host/text_file.h"
 #include "daemon/pipeline/definition.h"
+#include "daemon/pipeline_test/pipeline_test.h"
 #include "daemon/server/check_config.h"
 #include "daemon/server/config.h"
 #include "daemon/server/server.h"
@@ -21,6 +22,7 @@
 static const char usage[] =
     "usage: stagerd [--config FILE] [--foreground] [--until-eof]\n"
     "       stagerd [--config FILE] --check PIPELINE.yaml\n"
+    "       stagerd --test TESTS.yaml [--json]\n"
     "       stagerd [--config FILE] --check-config\n"
     "       stagerd --version | --help\n"
     "\n"
@@ -32,6 +34,8 @@ static const char usage[] =
     "  -e, --until-eof     stop, as on SIGTERM, when standard input (a pipe) ends\n"
     "  -C, --check FILE    check a pipeline file without a daemon, print its features, "
     "exit\n"
+    "      --test FILE     run the tests of a pipeline, as stagerctl test does, exit\n"
+    "      --json          print their results as JSON\n"
     "      --check-config  check the settings and what they refer to, exit\n"
     "  -V, --version       the release, and the protocol versions it supports\n"
     "  -h, --help          this text\n"
@@ -41,7 +45,8 @@ static const char usage[] =
 struct options {
     const char *config;
     const char *check;
-    bool check_config, until_eof;
+    const char *test;
+    bool check_config, until_eof, json;
 };
 
 static int parse_options(int argc, char **argv, struct options *ret)
@@ -50,6 +55,7 @@ static int parse_options(int argc, char **argv, struct options *ret)
         {"config", required_argument, NULL, 'c'}, {"foreground", no_argument, NULL, 'f'},
         {"until-eof", no_argument, NULL, 'e'},    {"check", required_argument, NULL, 'C'},
         {"check-config", no_argument, NULL, 'S'}, {"version", no_argument, NULL, 'V'},
+        {"test", required_argument, NULL, 't'},   {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},         {0},
     };
     int c;
@@ -59,6 +65,8 @@ static int parse_options(int argc, char **argv, struct options *ret)
         case 'f': break;
         case 'e': ret->until_eof = true; break;
         case 'C': ret->check = optarg; break;
+        case 't': ret->test = optarg; break;
+        case 'j': ret->json = true; break;
         case 'S': ret->check_config = true; break;
         case 'V':
             printf("stagerd %s (protocol %u to %u)\n", STG_VERSION, STG_PROTOCOL_MIN,
@@ -144,6 +152,8 @@ int main(int argc, char **argv)
         return 2;
     if (options.check != NULL)
         return check(options.check, options.config);
+    if (options.test != NULL)
+        return stg_pipeline_test_run(options.test, options.json);
     if (options.check_config) {
         stg_limit_raise_files();
         return stg_check_config(options.config);

@@ -117,6 +117,23 @@ static int convert_attribute(const Stager__Attribute *a, struct stg_bump *bump,
     return 0;
 }
 
+int stg_convert_values(const Stager__Values *from, struct stg_bump *bump,
+                       const struct stg_attr **ret, size_t *ret_n, struct stg_err *err)
+{
+    size_t n = from != NULL ? from->n_value : 0;
+    struct stg_attr *attrs = stg_bump_alloc(bump, (n + 1) * sizeof(*attrs));
+    if (attrs == NULL)
+        return out_of_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        int rc = convert_attribute(from->value[i], bump, &attrs[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    *ret = attrs;
+    *ret_n = n;
+    return 0;
+}
+
 static int node_convert(const Stager__Node *from, struct stg_bump *bump,
                         struct stg_node *ret, struct stg_err *err)
 {

@@ -37,6 +37,10 @@ void stg_unpack_init(struct stg_unpack *unpack, struct stg_bump *bump, size_t li
 int stg_convert_to_spec(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
                         struct stg_err *err);
 
+/* Converts the attributes of values, by name, into arrays of bump; NULL: none. */
+int stg_convert_values(const Stager__Values *from, struct stg_bump *bump,
+                       const struct stg_attr **ret, size_t *ret_n, struct stg_err *err);
+
 /* A message that points into the spec, arrays in `bump`; without the dataset, which is
  * the daemon's business. NULL: out of memory. */
 Stager__Pipeline *stg_convert_from_spec(const struct stg_pipeline_spec *spec,

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/stagerctl/text/json.h"
+#include "core/text/json.h"
 
 #define STG_BOARD_PIPELINES 512
 #define STG_BOARD_STEPS 360

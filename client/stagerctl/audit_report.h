@@ -7,8 +7,8 @@
 #define STG_STAGERCTL_AUDIT_REPORT_H
 
 #include "client/stagerctl/report/history.h"
-#include "client/stagerctl/text/json.h"
 #include "client/transport/admin.h"
+#include "core/text/json.h"
 
 /* "NAME", "FILE" (which has a '/'), each with "@ATTEMPT" or not. */
 struct stg_audit_source {

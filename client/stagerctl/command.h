@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "client/stagerctl/text/json.h"
 #include "client/transport/admin.h"
+#include "core/text/json.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -46,6 +46,7 @@ struct stg_ctl_options {
 /* Each returns an exit status. */
 int stg_ctl_check(const struct stg_ctl_options *options);
 int stg_ctl_apply(const struct stg_ctl_options *options);
+int stg_ctl_test(const struct stg_ctl_options *options);
 int stg_ctl_list(const struct stg_ctl_options *options);
 int stg_ctl_top(const struct stg_ctl_options *options);
 int stg_ctl_status(const struct stg_ctl_options *options);

@@ -41,6 +41,11 @@ static const struct command commands[] = {
      "new version fills\n"
      "  its buffer first; Control-C ends it, and nothing changes.",
      stg_ctl_apply},
+    {"test", ARGUMENT_ONE, "FILE", "",
+     "Runs a pipeline on the inputs in FILE, and compares its features with those that "
+     "FILE\n"
+     "  expects. No stagerd has to run. Exit status 1: a test failed.",
+     stg_ctl_test},
     {"list", ARGUMENT_NONE, "", "gt", "Lists the pipelines.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "Prints the state of a pipeline, or of all, and its clients.", stg_ctl_status},

@@ -6,8 +6,8 @@
 #ifndef STG_STAGERCTL_REPLY_H
 #define STG_STAGERCTL_REPLY_H
 
-#include "client/stagerctl/text/json.h"
 #include "client/transport/admin.h"
+#include "core/text/json.h"
 
 /* Returns `otherwise` for a text that is NULL or "". */
 static inline const char *stg_text_or(const char *text, const char *otherwise)

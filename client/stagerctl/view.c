@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "client/stagerctl/command.h"
-#include "client/stagerctl/text/json.h"
 #include "core/clock.h"
+#include "core/text/json.h"
 
 /* Of spans inside of one another: more than any writer of ours makes. */
 #define MAX_DEPTH 256

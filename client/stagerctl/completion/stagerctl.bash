@@ -58,7 +58,7 @@ _stagerctl()
         --gate | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --key) return ;;
     esac
     if [[ -z $command ]]; then
-        local commands="check apply list status top explain cat tap delete versions rollback watch trace commits audit metrics schema init index cache token drain bugreport doctor version help"
+        local commands="check apply test list status top explain cat tap delete versions rollback watch trace commits audit metrics schema init index cache token drain bugreport doctor version help"
         mapfile -t COMPREPLY < <(compgen -W "$commands --json --runtime-dir --help" -- "$word")
     elif [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_stagerctl_options "$command")" -- "$word")
@@ -66,7 +66,7 @@ _stagerctl()
         mapfile -t COMPREPLY < <(compgen -W "list rm" -- "$word")
     else
         case $command in
-            check | apply | schema | init | cache)
+            check | apply | test | schema | init | cache)
                 compopt -o filenames 2>/dev/null
                 mapfile -t COMPREPLY < <(compgen -f -- "$word")
                 ;;

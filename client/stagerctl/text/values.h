@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "client/stager.h"
-#include "client/stagerctl/text/json.h"
+#include "core/text/json.h"
 
 /* {"dtype": …, "shape": […], "values": …}; a part of a sparse or ragged feature that is
  * not its values says `part` too. */

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stagerctl/text/json.h"
 #include "client/stagerctl/text/values.h"
 #include "core/status.h"
+#include "core/text/json.h"
 
 #define LINE_BYTES (1u << 20)
 

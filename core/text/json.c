@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "client/stagerctl/text/json.h"
+#include "core/text/json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/stager.h"
+#include "core/layout.h"
 #include "core/param.h"
 
 /* ---- floats of the small dtypes ---- */

@@ -5,8 +5,8 @@
  * of their own dtype; what JSON has no number for is a string: "nan", "inf", "-inf".
  * Bytes that are not UTF-8 become {"base64": "…"}. One thread at a time.
  */
-#ifndef STG_STAGERCTL_TEXT_JSON_H
-#define STG_STAGERCTL_TEXT_JSON_H
+#ifndef STG_CORE_TEXT_JSON_H
+#define STG_CORE_TEXT_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>
