@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What another process sends: pipelines and settings as texts, messages of attach.sock,
- * sequences of requests and of writes to shared memory against a whole server, and
- * requests to stager-metrics. A text that loads survives the wire. Each request has at
- * most one reply; an error has a text.
+ * sequences of requests and of writes to shared memory against a whole server, frames of
+ * the helper processes, and requests to stager-metrics. A text that loads survives the
+ * wire. Each request has at most one reply; an error has a text.
  */
 #include <sys/socket.h>
 
 #include "proto/load.h"
 #include "proto/wire.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/helpers.h"
 #include "tests/fuzz/server.h"
 #include "tests/proto/example.h"
 #include "tests/proto/golden.h"
@@ -100,7 +101,8 @@ static void run_reply(const uint8_t *data, size_t bytes)
 
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
     {"pipeline", run_pipeline}, {"settings", run_settings},  {"request", run_request},
-    {"reply", run_reply},       {"server", stg_fuzz_server},
+    {"reply", run_reply},       {"server", stg_fuzz_server}, {"gate", stg_fuzz_gate},
+    {"gpu", stg_fuzz_gpu},
 #ifdef STG_FUZZ_HTTP
     {"http", stg_fuzz_http},
 #endif
@@ -150,6 +152,7 @@ void stg_fuzz_seeds(void)
     stg_fuzz_seed_text("settings", "[::1]:9464");
     seed_messages();
     stg_fuzz_server_seeds();
+    stg_fuzz_helper_seeds();
 #ifdef STG_FUZZ_HTTP
     stg_fuzz_seed_text("http", "\x20GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: "
                                "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q="

@@ -1,26 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Texts and records from files and servers: the ops that parse strings, images among
- * them; JSON, XML, URLs, answers of S3 and WebHDFS, states, and what stands in state_dir.
+ * them; JSON, XML, URLs, answers of S3 and WebHDFS, states, what stands in state_dir, the
+ * files of `stagerctl schema`, and files of secrets.
  * A record has the same result alone as among others; a text that is written reads back.
  */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/record/audit.h"
+#include "core/record/line.h"
 #include "core/state.h"
 #include "daemon/cluster/note.h"
+#include "daemon/describe/describe.h"
+#include "daemon/journal/commits.h"
 #include "daemon/recover/record.h"
+#include "daemon/storage/http/credentials.h"
 #include "daemon/storage/http/hdfs.h"
 #include "daemon/storage/http/s3.h"
 #include "daemon/storage/http/sigv4.h"
 #include "daemon/storage/http/url.h"
 #include "daemon/storage/http/xml.h"
 #include "ops/base/json.h"
+#include "tests/check.h"
+#include "tests/daemon/format/golden_npy.h"
+#include "tests/daemon/format/golden_parquet.h"
+#include "tests/daemon/format/golden_tar.h"
+#include "tests/daemon/format/golden_tfrecord.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/pass.h"
 #include "tests/ops/op_rows.h"
 
 /* ---- ops ---- */
@@ -331,6 +344,108 @@ static void run_records(const uint8_t *data, size_t bytes)
     stg_audit_finish(&audit);
 }
 
+/* Makes each line of the input a record with its sum, or a bad one if it begins with
+ * '!'. */
+static size_t make_lines(const uint8_t *data, size_t bytes, char *to)
+{
+    const uint8_t *at = data, *end = data + bytes;
+    size_t n_all = 0;
+    while (at < end) {
+        const uint8_t *line_end = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((line_end != NULL ? line_end : end) - at);
+        bool is_bad = *at == '!';
+        memcpy(to + n_all + 1 + STG_LINE_HEAD_BYTES, at, n);
+        n_all += stg_line_finish(to + n_all, n, is_bad ? "!! " : "c1 ");
+        at += n + (line_end != NULL);
+    }
+    return n_all;
+}
+
+/* The table of a journal: what is written of it, lanes with commits, reads back as the
+ * same. */
+static void run_commits(const uint8_t *data, size_t bytes)
+{
+    struct stg_commits commits = {0}, again = {0};
+    struct stg_commits_damage damage = {0}, none = {0};
+    struct stg_err err = {0};
+    size_t n = 0, n_again = 0;
+    char *lines = malloc((bytes + 1) * (STG_LINE_HEAD_BYTES + 3));
+    FUZZ_CHECK(lines != NULL);
+    size_t n_lines = make_lines(data, bytes, lines);
+    int rc = stg_commits_read(&commits, lines, n_lines, &damage, &err);
+    FUZZ_CHECK_TEXT(rc == 0, err.text);
+    FUZZ_CHECK(damage.good_bytes <= n_lines);
+    free(lines);
+    char *text = stg_commits_write(&commits, &n);
+    FUZZ_CHECK(text != NULL);
+    FUZZ_CHECK_TEXT(stg_commits_read(&again, text, n, &none, &err) == 0, err.text);
+    FUZZ_CHECK(none.n_bad == 0);
+    FUZZ_CHECK(again.n_used == commits.n_used);
+    char *text_again = stg_commits_write(&again, &n_again);
+    FUZZ_CHECK(text_again != NULL && n_again == n && memcmp(text, text_again, n) == 0);
+    free(text_again);
+    free(text);
+    stg_commits_finish(&again);
+    stg_commits_finish(&commits);
+}
+
+/* ---- files that stagerd reads when it is asked ---- */
+
+/* Returns the path of a file in memory with these bytes, of mode 600. A pattern of files
+ * does not match it. */
+static const char *keep(const void *data, size_t bytes)
+{
+    static int fd = -1;
+    static char path[64];
+    if (fd < 0)
+        fd = memfd_create("fuzz", MFD_CLOEXEC);
+    FUZZ_CHECK(fd >= 0 && fchmod(fd, 0600) == 0 && ftruncate(fd, 0) == 0 &&
+               pwrite(fd, data, bytes, 0) == (ssize_t)bytes);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    stg_test_keeps_descriptors();
+    return path;
+}
+
+/* The first column, then a file of any format. */
+static void run_describe(const uint8_t *data, size_t bytes)
+{
+    struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
+    struct stg_description *description = NULL;
+    struct stg_err err = {0};
+    if (bytes == 0)
+        return;
+    struct stg_describe_config config = {.url = stg_fuzz_file(data + 1, bytes - 1),
+                                         .first = data[0] % 4,
+                                         .identity = &identity,
+                                         .wait_ns = 30000000000u};
+    int rc = stg_describe(&config, &description, &err);
+    FUZZ_CHECK_TEXT(rc != -STAGER_DEADLINE_EXCEEDED, err.text);
+    if (rc < 0) {
+        FUZZ_CHECK(err.text[0] != '\0');
+        return;
+    }
+    const struct stg_file_schema *schema = stg_description_schema(description);
+    uint64_t hash = strlen(schema->format);
+    for (size_t i = 0; i < schema->n; i++) {
+        const struct stg_file_column *column = &schema->columns[i];
+        hash += strlen(column->name) + (column->type != NULL ? strlen(column->type) : 0);
+        FUZZ_CHECK(column->ndim >= 0 && column->ndim <= STG_LAYOUT_MAX_DIMS);
+    }
+    FUZZ_CHECK(hash > 0);
+    stg_description_free(description);
+}
+
+/* No text of an error has anything of the file. */
+static void run_credentials(const uint8_t *data, size_t bytes)
+{
+    struct stg_store store = {0};
+    struct stg_err err = {0};
+    int rc = stg_credentials_read(keep(data, bytes), "default", &store, &err);
+    FUZZ_CHECK(rc == 0 || err.text[0] != '\0');
+    FUZZ_CHECK_TEXT(strstr(err.text, "SECRET") == NULL, err.text);
+    stg_store_finish(&store);
+}
+
 /* ---- the program ---- */
 
 /* ---- notes of other hosts ---- */
@@ -377,8 +492,15 @@ static void seed_notes(void)
 }
 
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
-    {"ops", run_ops},     {"json", run_json},     {"servers", run_servers},
-    {"urls", run_urls},   {"states", run_states}, {"records", run_records},
+    {"ops", run_ops},
+    {"json", run_json},
+    {"servers", run_servers},
+    {"urls", run_urls},
+    {"states", run_states},
+    {"records", run_records},
+    {"commits", run_commits},
+    {"describe", run_describe},
+    {"credentials", run_credentials},
     {"notes", run_notes},
 };
 const size_t stg_fuzz_n_modes = sizeof(stg_fuzz_modes) / sizeof(stg_fuzz_modes[0]);
@@ -409,6 +531,41 @@ static void seed_parser(uint8_t i)
 static void seed_server(const char *kind, const char *text)
 {
     stg_fuzz_seed("servers", kind, 1, text, strlen(text));
+}
+
+static void seed_describe(const void *data, size_t bytes)
+{
+    stg_fuzz_seed("describe", "", 1, data, bytes);
+}
+
+static void seed_line(const char *line, size_t n)
+{
+    stg_fuzz_seed("commits", NULL, 0, line + 1 + STG_LINE_HEAD_BYTES,
+                  n - STG_LINE_HEAD_BYTES - 2);
+}
+
+static void seed_files(const struct stg_state *state)
+{
+    static const char csv[] = "id,price,word\n1,2.5,\"a \"\"b\"\"\"\n2,,c\n";
+    static const char json[] = "{\"a\": 1, \"b\": [1, 2.5]}\n{\"a\": null}\n";
+    static char line[STG_COMMITS_LINE_BYTES];
+    struct stg_commit head = {.attempt = 3, .tag = "one", .client = "ada"};
+    struct stg_commit *commit = stg_commit_create(&head, state);
+    FUZZ_CHECK(commit != NULL);
+    size_t n = stg_commits_write_commit("ada", commit, line);
+    free(commit);
+    seed_line(line, n);
+    n = stg_commits_write_attempt("", 4, line);
+    seed_line(line, n);
+    stg_fuzz_seed_text("credentials", "[default]\naws_access_key_id = KEY\n"
+                                      "aws_secret_access_key=SECRET\n# x\n[other]\n"
+                                      "region = eu\n");
+    seed_describe(csv, sizeof(csv) - 1);
+    seed_describe(json, sizeof(json) - 1);
+    seed_describe(golden_plain, sizeof(golden_plain));
+    seed_describe(npy_grid, sizeof(npy_grid));
+    seed_describe(tar_ustar, sizeof(tar_ustar));
+    seed_describe(parquet_plain, sizeof(parquet_plain));
 }
 
 void stg_fuzz_seeds(void)
@@ -455,6 +612,7 @@ void stg_fuzz_seeds(void)
                               .client = "one",
                               .taken = "0-2,5"};
     stg_fuzz_seed("states", NULL, 0, text, stg_state_write(&state, text));
+    seed_files(&state);
     struct stg_run_record record = {.name = "p", .steps = "files:1", .run = 7};
     size_t n = 0;
     char *record_text = stg_run_record_write(&record, &n);

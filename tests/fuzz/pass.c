@@ -42,7 +42,7 @@ static void remove_folder(void)
     rmdir(folder());
 }
 
-static void write_file(const void *data, size_t bytes)
+const char *stg_fuzz_file(const void *data, size_t bytes)
 {
     static bool is_set;
     if (!is_set)
@@ -50,6 +50,7 @@ static void write_file(const void *data, size_t bytes)
     is_set = true;
     int fd = open(file_path(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     FUZZ_CHECK(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes && close(fd) == 0);
+    return file_path();
 }
 
 /* Returns the pipeline of a step with these options, which lives as long as the process.
@@ -158,7 +159,7 @@ void stg_fuzz_pass(const struct stg_fuzz_pass *pass, unsigned middle, const void
 {
     static uint64_t hashes[MAX_ITEMS], again[MAX_ITEMS];
     size_t n, n_again;
-    write_file(data, bytes);
+    stg_fuzz_file(data, bytes);
     if (!read_items(pass, 0, hashes, &n) || n == 0)
         return;
     size_t first = middle % n;

@@ -18,6 +18,9 @@ struct stg_fuzz_pass {
     uint64_t buffer_bytes;
 };
 
+/* Writes a file, which replaces the one before, and returns its path. */
+const char *stg_fuzz_file(const void *data, size_t bytes);
+
 /* Writes the file and reads it twice: from its start, and from an item in the middle. */
 void stg_fuzz_pass(const struct stg_fuzz_pass *pass, unsigned middle, const void *data,
                    size_t bytes);

@@ -66,6 +66,7 @@ static void start(void)
     int n = snprintf(text, sizeof(text),
                      "runtime_dir: %s/run\nstate_dir: %s/state\npipeline_dir: %s/p\n"
                      "memory_budget: 33554432\ndefault_pipeline_memory: 1048576\n"
+                     "gate: {enable: true}\n"
                      "log_level: error\n",
                      world.dir, world.dir, world.dir);
     FILE *file = fopen(path, "w");
@@ -261,8 +262,7 @@ static const char *const texts[] = {
     "dataset: nothing\n"};
 static const char *const resumes[] = {NULL, "start", "current", "tag:one", "tag:"};
 
-/* A request whose fields the input draws. */
-static void make_request(struct stg_fuzz_input *input, struct stg_request *ret)
+void stg_fuzz_request(struct stg_fuzz_input *input, struct stg_request *ret)
 {
     static int64_t offsets[] = {0, 1, 2};
     unsigned kind = stg_fuzz_byte(input), flags = stg_fuzz_byte(input);
@@ -362,7 +362,7 @@ static void step(struct stg_fuzz_input *input)
     case 3:
     case 4: /* greeted at first */
         greet(client);
-        make_request(input, &request);
+        stg_fuzz_request(input, &request);
         send_request(client, &request);
         break;
     case 5: { /* any bytes */
@@ -414,21 +414,37 @@ static bool wait_idle(void)
     return false;
 }
 
-void stg_fuzz_server(const uint8_t *data, size_t bytes)
+struct stg_server *stg_fuzz_server_begin(void)
 {
-    struct stg_fuzz_input input = {data, data + bytes};
     if (!world.runs)
         start();
     for (size_t i = 0; i < N_CONNECTIONS; i++)
         clients[i] = (struct client){.fd = -1};
-    for (int n = 0; n < MAX_OPS && input.at < input.end; n++)
-        step(&input);
+    return &world.server;
+}
+
+void stg_fuzz_server_turn(void)
+{
+    turn();
+}
+
+void stg_fuzz_server_end(void)
+{
     for (size_t i = 0; i < N_CONNECTIONS; i++)
         hang_up(&clients[i]);
     turn();
     delete_all();
     if (!wait_idle())
         stop(); /* the next input has a new one */
+}
+
+void stg_fuzz_server(const uint8_t *data, size_t bytes)
+{
+    struct stg_fuzz_input input = {data, data + bytes};
+    stg_fuzz_server_begin();
+    for (int n = 0; n < MAX_OPS && input.at < input.end; n++)
+        step(&input);
+    stg_fuzz_server_end();
 }
 
 void stg_fuzz_server_seeds(void)
