@@ -45,22 +45,22 @@ static uint64_t add(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-uint64_t stg_deal_after(const struct stg_deal *share, uint64_t first, uint64_t rounds)
+uint64_t stg_deal_after(const struct stg_deal *deal, uint64_t first, uint64_t rounds)
 {
-    return add(first, multiply(rounds, share->n_hosts));
+    return add(first, multiply(rounds, deal->n_hosts));
 }
 
-uint64_t stg_deal_record(const struct stg_deal *share, uint64_t first, uint64_t round)
+uint64_t stg_deal_record(const struct stg_deal *deal, uint64_t first, uint64_t round)
 {
-    return add(stg_deal_after(share, first, round), share->host);
+    return add(stg_deal_after(deal, first, round), deal->host);
 }
 
-uint64_t stg_deal_rounds(const struct stg_deal *share, uint64_t n, bool pads)
+uint64_t stg_deal_rounds(const struct stg_deal *deal, uint64_t n, bool pads)
 {
-    return n / share->n_hosts + (pads && n % share->n_hosts != 0);
+    return n / deal->n_hosts + (pads && n % deal->n_hosts != 0);
 }
 
-uint32_t stg_deal_pad(const struct stg_deal *share, uint32_t n_last)
+uint32_t stg_deal_pad(const struct stg_deal *deal, uint32_t n_last)
 {
-    return share->host < n_last ? share->host : 0;
+    return deal->host < n_last ? deal->host : 0;
 }

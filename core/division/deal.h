@@ -34,17 +34,17 @@ int stg_deal_find(const struct stg_deal_rank *rank, struct stg_deal *ret,
 
 /* Returns the number of the record that the host takes in that round, where the division
  * began at record `first`. Saturates at UINT64_MAX. */
-uint64_t stg_deal_record(const struct stg_deal *share, uint64_t first, uint64_t round);
+uint64_t stg_deal_record(const struct stg_deal *deal, uint64_t first, uint64_t round);
 
 /* Returns the number of rounds of n records, the same on every host. */
-uint64_t stg_deal_rounds(const struct stg_deal *share, uint64_t n, bool pads);
+uint64_t stg_deal_rounds(const struct stg_deal *deal, uint64_t n, bool pads);
 
 /* Returns which of the n_last records of an incomplete last round the host takes with
  * `remainder: pad`: its own, or the first. n_last is from 1 to n_hosts - 1. */
-uint32_t stg_deal_pad(const struct stg_deal *share, uint32_t n_last);
+uint32_t stg_deal_pad(const struct stg_deal *deal, uint32_t n_last);
 
 /* Returns the first record that no host has taken after so many whole rounds. Saturates.
  */
-uint64_t stg_deal_after(const struct stg_deal *share, uint64_t first, uint64_t rounds);
+uint64_t stg_deal_after(const struct stg_deal *deal, uint64_t first, uint64_t rounds);
 
 #endif

@@ -127,7 +127,7 @@ static int too_short(const char *what, uint64_t position, uint64_t n, struct stg
  */
 static int skip_divided(struct stg_dataset *dataset, struct stg_err *err)
 {
-    uint64_t n, first = dataset->env.share_first;
+    uint64_t n, first = dataset->env.deal_first;
     if (first == 0 || dataset->divider == NULL)
         return 0;
     int rc = stg_iter_skip(dataset->divider->input, first, &n, err);

@@ -98,8 +98,8 @@ struct stg_dataset_env {
     size_t n_groups;
     struct stg_trace *trace; /* records spans while it is on; may be NULL */
     uint64_t pass;           /* from 0: reshuffles differ by it */
-    struct stg_deal share;   /* of `shard: auto`; n_hosts 0: all records */
-    uint64_t share_first;    /* the record at which hosts began to divide the pass */
+    struct stg_deal deal;    /* of `shard: auto`; n_hosts 0: all records */
+    uint64_t deal_first;     /* the record at which hosts began to divide the pass */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
     /* Of the state at which the pass goes on: `files` leaves out what was added since.
@@ -158,7 +158,7 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
 /* Moves a new dataset, from which nothing was pulled, to a position: the items that
  * follow are bit for bit those of a run that was not interrupted. Produces what it cannot
  * skip (struct stg_iter_impl, skip), and drops it. The position may be the end of the
- * pass. With env.share_first it is counted from there. OUT_OF_RANGE: the pass is shorter;
+ * pass. With env.deal_first it is counted from there. OUT_OF_RANGE: the pass is shorter;
  * the text has both lengths. FAILED_PRECONDITION: something was pulled before; or the
  * data has an error where the position has none. Any other code is one of
  * stg_dataset_next. After a failure only destroy may follow. */

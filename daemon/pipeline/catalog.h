@@ -190,7 +190,7 @@ struct stg_wanted {
     bool warm; /* there is no client yet: the run fills its buffer for the first one */
     uint32_t max_in_flight;
     uint32_t world_size;           /* as stager_options.world_size */
-    struct stg_deal share;         /* of the records; n_hosts 0: all */
+    struct stg_deal deal;          /* of the records; n_hosts 0: all */
     const char *job;               /* that the client names; or NULL */
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;

@@ -515,7 +515,7 @@ static struct stg_comparing comparing_of(const struct stg_catalog *catalog,
     struct stg_comparing comparing = {.timeout_millis = cluster->compare_timeout_millis,
                                       .signature = definition->signature,
                                       .instance = catalog->instance_id};
-    if (!wanted->private_run && wanted->share.n_hosts > 1 &&
+    if (!wanted->private_run && wanted->deal.n_hosts > 1 &&
         cluster->compare_dir[0] != '\0')
         comparing.dir = cluster->compare_dir;
     snprintf(comparing.job, sizeof(comparing.job), "%s",
@@ -585,7 +585,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .container = definition->container,
         .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
         .batch_size = stg_signature_batch_size(definition->spec),
-        .share = wanted->share,
+        .deal = wanted->deal,
         .comparing = comparing_of(catalog, definition, wanted),
         .private_run = private_run,
         .warm = wanted->warm,
@@ -669,9 +669,9 @@ static void forget_warm(struct stg_pipeline *pipeline)
 static bool is_left_by_others(const struct stg_instance *instance,
                               const struct stg_wanted *wanted)
 {
-    const struct stg_deal *share = &instance->config.share;
+    const struct stg_deal *deal = &instance->config.deal;
     return instance->state == STG_INSTANCE_LIVE && !stg_stage_is_used(instance->stage) &&
-           (share->n_hosts != wanted->share.n_hosts || share->host != wanted->share.host);
+           (deal->n_hosts != wanted->deal.n_hosts || deal->host != wanted->deal.host);
 }
 
 static void end_left(struct stg_pipeline *pipeline)

@@ -108,9 +108,8 @@ int stg_loading_check_taken(const struct stg_definition *definition, bool privat
 }
 
 int stg_loading_read(const struct stg_request *request,
-                     const struct stg_definition *definition,
-                     const struct stg_deal *share, struct stg_state *ret,
-                     struct stg_err *err)
+                     const struct stg_definition *definition, const struct stg_deal *deal,
+                     struct stg_state *ret, struct stg_err *err)
 {
     int rc = stg_state_read(request->state, strlen(request->state), ret, err);
     if (rc == 0 && ret->order != STG_ORDER_VERSION)
@@ -128,8 +127,8 @@ int stg_loading_read(const struct stg_request *request,
         rc = stg_loading_check_taken(definition, request->private_run, ret, err);
     if (rc == 0)
         rc = place_rows(request, definition, ret, err);
-    if (rc == 0 && share->n_hosts != 0)
-        rc = stg_division_restate(definition->spec, share, ret, err);
+    if (rc == 0 && deal->n_hosts != 0)
+        rc = stg_division_restate(definition->spec, deal, ret, err);
     return rc < 0 ? stg_err_prefix(err, rc, "pipeline %s", request->name) : 0;
 }
 

@@ -18,9 +18,8 @@ int stg_loading_check_taken(const struct stg_definition *definition, bool privat
  * text: rows of slices that an element each has are part of its position.
  * INVALID_ARGUMENT: it is no state. FAILED_PRECONDITION names the difference. */
 int stg_loading_read(const struct stg_request *request,
-                     const struct stg_definition *definition,
-                     const struct stg_deal *share, struct stg_state *ret,
-                     struct stg_err *err);
+                     const struct stg_definition *definition, const struct stg_deal *deal,
+                     struct stg_state *ret, struct stg_err *err);
 
 /* Finds the share of the records that clients of this host take; n_hosts 0: all. Sets
  * rank and world_size of the request to those of the host. FAILED_PRECONDITION: the

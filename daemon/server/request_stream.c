@@ -121,7 +121,7 @@ static void fill_opened(const struct stg_session *session,
     reply->irreproducible = definition->irreproducible;
     reply->begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply->skip_rows = params->state != NULL ? params->state->rows : 0;
-    reply->hosts = instance->config.share.n_hosts;
+    reply->hosts = instance->config.deal.n_hosts;
     reply->base = instance->config.start != NULL ? instance->config.start->base : 0;
     reply->base_pass = instance->config.start != NULL ? instance->config.start->pass : 0;
     reply->anew = request->follow && request->generation != 0 &&
@@ -138,7 +138,7 @@ static const struct stg_state *find_begin(const struct stg_request *request,
                                           struct stg_instance *instance,
                                           const struct stg_attach *params)
 {
-    if (instance->config.share.n_hosts != 0 && params->state != NULL)
+    if (instance->config.deal.n_hosts != 0 && params->state != NULL)
         return params->state; /* which may have been one of another number of hosts */
     if (request->state != NULL)
         return NULL;
@@ -168,7 +168,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     if (begin != NULL)
         stg_state_write(begin, text);
     bool is_as_asked = request->resume != NULL && params->state != NULL &&
-                       instance->config.share.n_hosts == 0;
+                       instance->config.deal.n_hosts == 0;
     reply.state = is_as_asked ? request->state : text;
     if (session->unwatched)
         stg_log(
@@ -475,7 +475,7 @@ static int attach_or_wait(struct stg_session *session, const struct stg_request 
 
 /* Returns 0 when the request was answered, 1: it waits. */
 static int try_begin(struct stg_session *session, const struct stg_request *request,
-                     const struct stg_deal *share, struct stg_pipeline *pipeline)
+                     const struct stg_deal *deal, struct stg_pipeline *pipeline)
 {
     struct stg_err err = {0};
     struct stg_state state;
@@ -484,13 +484,13 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         .private_run = request->private_run,
         .max_in_flight = request->max_in_flight,
         .world_size = request->world_size,
-        .share = *share,
+        .deal = *deal,
         .job = request->job,
         .state = request->state != NULL ? &state : NULL,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
         .name = request->named ? request->client_id : NULL};
     if (request->state != NULL &&
-        stg_loading_read(request, pipeline->definition, share, &state, &err) < 0) {
+        stg_loading_read(request, pipeline->definition, deal, &state, &err) < 0) {
         stg_session_fail_with(session, request, &err);
         return 0;
     }
@@ -509,7 +509,7 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
 /* Waits for the other clients of the run, or for what any open waits for. Returns as
  * try_begin. */
 static int go_on(struct stg_session *session, const struct stg_request *request,
-                 const struct stg_deal *share, struct stg_pipeline *pipeline,
+                 const struct stg_deal *deal, struct stg_pipeline *pipeline,
                  const struct stg_state *state, struct stg_err *err)
 {
     struct stg_returning returning = {.rejoin = &request->rejoin,
@@ -530,7 +530,7 @@ static int go_on(struct stg_session *session, const struct stg_request *request,
         rc = stg_commit_check_attempt(pipeline, request, member->attempt, err);
     struct stg_wanted wanted = {
         .max_in_flight = stg_gathering_max_in_flight(pipeline->gathering),
-        .share = *share,
+        .deal = *deal,
         .job = request->job,
         .state = state,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
@@ -544,7 +544,7 @@ static int go_on(struct stg_session *session, const struct stg_request *request,
 
 /* A stream whose stagerd ended. Returns as try_begin. */
 static int try_rejoin(struct stg_session *session, const struct stg_request *request,
-                      const struct stg_deal *share, struct stg_pipeline *pipeline)
+                      const struct stg_deal *deal, struct stg_pipeline *pipeline)
 {
     struct stg_err err = {0};
     struct stg_state state;
@@ -556,9 +556,9 @@ static int try_rejoin(struct stg_session *session, const struct stg_request *req
         rc = err.code;
     }
     if (rc == 0 && request->state != NULL)
-        rc = stg_loading_read(request, pipeline->definition, share, &state, &err);
+        rc = stg_loading_read(request, pipeline->definition, deal, &state, &err);
     if (rc == 0)
-        rc = go_on(session, request, share, pipeline,
+        rc = go_on(session, request, deal, pipeline,
                    request->state != NULL ? &state : NULL, &err);
     if (rc < 0) {
         stg_session_claim(session, NULL);
@@ -596,17 +596,17 @@ static bool follows(const struct stg_session *session, const struct stg_request 
 }
 
 /* A stream that shared its run has no place outside of it. */
-static bool has_place(const struct stg_request *request, const struct stg_deal *share,
+static bool has_place(const struct stg_request *request, const struct stg_deal *deal,
                       const struct stg_pipeline *pipeline)
 {
     struct stg_state ignored;
     return request->rejoin.member == 0 && request->state != NULL &&
-           stg_loading_read(request, pipeline->definition, share, &ignored, NULL) == 0;
+           stg_loading_read(request, pipeline->definition, deal, &ignored, NULL) == 0;
 }
 
 /* Returns as try_begin. */
 static int try_follow(struct stg_session *session, const struct stg_request *request,
-                      const struct stg_deal *share, struct stg_pipeline *pipeline)
+                      const struct stg_deal *deal, struct stg_pipeline *pipeline)
 {
     struct stg_request next = *request;
     if (request->generation > pipeline->generation) {
@@ -617,15 +617,15 @@ static int try_follow(struct stg_session *session, const struct stg_request *req
     }
     if (!request->private_run && stg_journal_is_busy(pipeline->journal))
         return wait_for_disk(session, pipeline->name);
-    if (!has_place(request, share, pipeline))
+    if (!has_place(request, deal, pipeline))
         next.state = NULL;
     next.rejoin = (struct stg_rejoin){0};
-    return try_begin(session, &next, share, pipeline);
+    return try_begin(session, &next, deal, pipeline);
 }
 
 /* The clients of a run are all on the same host of as many. */
 static int check_hosts(const struct stg_pipeline *pipeline,
-                       const struct stg_request *request, const struct stg_deal *share,
+                       const struct stg_request *request, const struct stg_deal *deal,
                        struct stg_err *err)
 {
     const struct stg_instance *instance = pipeline->instance;
@@ -634,16 +634,16 @@ static int check_hosts(const struct stg_pipeline *pipeline,
         (instance->stage != NULL &&
          (stg_stage_stopping(instance->stage) || !stg_stage_is_used(instance->stage))))
         return 0;
-    const struct stg_deal *there = &instance->config.share;
-    if (there->n_hosts == share->n_hosts && there->host == share->host)
+    const struct stg_deal *there = &instance->config.deal;
+    if (there->n_hosts == deal->n_hosts && there->host == deal->host)
         return 0;
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
                    "pipeline %s: dp_rank %u of dp_size %u with local_size %u is on host "
                    "%u of %u, and the other clients of this stagerd are on host %u of "
                    "%u: give each client the ranks of one job, or wait until the clients "
                    "of the earlier job have left",
-                   pipeline->name, rank->rank, rank->size, rank->local_size, share->host,
-                   share->n_hosts, there->host, there->n_hosts);
+                   pipeline->name, rank->rank, rank->size, rank->local_size, deal->host,
+                   deal->n_hosts, there->host, there->n_hosts);
 }
 
 /* Returns 0 when the request was answered, 1: it waits. */
@@ -652,7 +652,7 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     struct stg_err err = {0};
     char text[STG_STATE_TEXT_BYTES]; /* of the state that a tag names */
     struct stg_request resolved = *request;
-    struct stg_deal share;
+    struct stg_deal deal;
     struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
     if (pipeline == NULL)
         return 0;
@@ -669,17 +669,17 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     if (stg_catalog_changes(session->server->catalog, pipeline))
         return wait_for_disk(session, pipeline->name);
-    if (stg_loading_divide(&resolved, pipeline->definition, &share, &err) < 0) {
+    if (stg_loading_divide(&resolved, pipeline->definition, &deal, &err) < 0) {
         stg_session_fail_with(session, request, &err);
         return 0;
     }
-    if (check_hosts(pipeline, request, &share, &err) < 0)
+    if (check_hosts(pipeline, request, &deal, &err) < 0)
         return wait_briefly(session, &err); /* those of the earlier job may be leaving */
     request = &resolved;
     if (follows(session, request, pipeline))
-        return try_follow(session, request, &share, pipeline);
+        return try_follow(session, request, &deal, pipeline);
     if (request->rejoin.member != 0)
-        return try_rejoin(session, request, &share, pipeline);
+        return try_rejoin(session, request, &deal, pipeline);
     int rc = stg_commit_resolve(pipeline, request, text, &err);
     if (rc == 1)
         return wait_for_disk(session, pipeline->name);
@@ -689,7 +689,7 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     if (text[0] != '\0')
         resolved.state = text;
-    return try_begin(session, &resolved, &share, pipeline);
+    return try_begin(session, &resolved, &deal, pipeline);
 }
 
 /* Arms the deadline of an open that waits. Each reason has its time, counted from the

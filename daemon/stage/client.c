@@ -362,7 +362,7 @@ static int check_rank(const struct stg_stage *stage, const struct stg_attach *at
                       const struct stg_client *back, struct stg_err *err)
 {
     uint32_t n = stage->config.num_clients;
-    bool divides = stage->config.share.n_hosts > 0 && !is_broadcast(stage);
+    bool divides = stage->config.deal.n_hosts > 0 && !is_broadcast(stage);
     if ((!stage->policy->is_ranked && !divides) || attach->world_size == 0)
         return 0;
     if (attach->world_size != n || attach->rank >= n)

@@ -51,8 +51,8 @@ int stg_stage_compare_hosts(struct stg_stage *stage, uint64_t pass, struct stg_e
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     struct stg_compared compared = {
         .pipeline = config->name,
-        .number = config->share.host,
-        .n_hosts = config->share.n_hosts,
+        .number = config->deal.host,
+        .n_hosts = config->deal.n_hosts,
         .batch_size = config->batch_size,
         .vocabularies = dataset->vocabularies,
         .n_files = dataset->n_files,

@@ -69,7 +69,7 @@ struct stg_stage_config {
     uint64_t first_pass;
     const struct stg_state *start; /* the first pass begins there; NULL: at its start */
     const struct stg_resumed *resumed; /* NULL: the run begins now */
-    struct stg_deal share; /* of this host, by `shard: auto`; n_hosts 0: all records */
+    struct stg_deal deal; /* of this host, by `shard: auto`; n_hosts 0: all records */
     struct stg_comparing comparing; /* with the other hosts, before the first batch */
     bool keeps_record; /* its clients may reconnect after a restart of stagerd */
     uint64_t instance; /* of the daemon */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Module test: the share of a host (core/division/deal.h), compared with a division that
+ * Module test: the deal of a host (core/division/deal.h), compared with a division that
  * is written out record by record.
  */
 #include "core/division/deal.h"
@@ -21,18 +21,18 @@ static void check_division(uint32_t n_hosts, uint64_t first, uint64_t n, bool pa
     unsigned taken[MOST_RECORDS] = {0};
     uint64_t whole = n / n_hosts, n_last = n - whole * n_hosts;
     for (uint32_t host = 0; host < n_hosts; host++) {
-        struct stg_deal share = {.n_hosts = n_hosts, .host = host};
-        uint64_t rounds = stg_deal_rounds(&share, n, pads);
+        struct stg_deal deal = {.n_hosts = n_hosts, .host = host};
+        uint64_t rounds = stg_deal_rounds(&deal, n, pads);
         CHECK_INT(rounds, whole + (pads && n_last > 0)); /* equal everywhere */
         for (uint64_t i = 0; i < whole; i++) {
-            uint64_t record = stg_deal_record(&share, first, i);
+            uint64_t record = stg_deal_record(&deal, first, i);
             CHECK(record >= first && record < first + n);
             taken[record - first]++;
-            CHECK(record < stg_deal_after(&share, first, i + 1));
-            CHECK(record >= stg_deal_after(&share, first, i));
+            CHECK(record < stg_deal_after(&deal, first, i + 1));
+            CHECK(record >= stg_deal_after(&deal, first, i));
         }
         if (rounds > whole)
-            taken[whole * n_hosts + stg_deal_pad(&share, (uint32_t)n_last)]++;
+            taken[whole * n_hosts + stg_deal_pad(&deal, (uint32_t)n_last)]++;
     }
     for (uint64_t i = 0; i < whole * n_hosts; i++)
         CHECK_INT(taken[i], 1);
@@ -61,9 +61,9 @@ static void a_division_goes_on_with_any_number_of_hosts(void)
             uint32_t n_hosts = 1 + (uint32_t)(rand() % 20);
             uint64_t rounds = (uint64_t)(rand() % 5);
             for (uint32_t host = 0; host < n_hosts; host++) {
-                struct stg_deal share = {.n_hosts = n_hosts, .host = host};
+                struct stg_deal deal = {.n_hosts = n_hosts, .host = host};
                 for (uint64_t i = 0; i < rounds; i++)
-                    taken[stg_deal_record(&share, base, i)]++;
+                    taken[stg_deal_record(&deal, base, i)]++;
             }
             base = stg_deal_after(&(struct stg_deal){.n_hosts = n_hosts}, base, rounds);
         }
@@ -90,12 +90,12 @@ static void ranks_of_a_host_follow_one_another(void)
         for (uint32_t local = 1; local <= 9; local++) {
             uint32_t size = n_hosts * local;
             for (uint32_t rank = 0; rank < size; rank++) {
-                struct stg_deal share;
+                struct stg_deal deal;
                 struct stg_err err = {0};
                 struct stg_deal_rank given = {rank, size, rank % local, local};
-                CHECK_INT(stg_deal_find(&given, &share, &err), 0);
-                CHECK_INT(share.n_hosts, n_hosts);
-                CHECK_INT(share.host, rank / local);
+                CHECK_INT(stg_deal_find(&given, &deal, &err), 0);
+                CHECK_INT(deal.n_hosts, n_hosts);
+                CHECK_INT(deal.host, rank / local);
             }
         }
     }
@@ -116,11 +116,11 @@ static void ranks_that_contradict_one_another_are_named(void)
         {{0, UINT32_MAX, 0, 1}, "more than 1048576 hosts"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct stg_deal share = {.n_hosts = 77};
+        struct stg_deal deal = {.n_hosts = 77};
         struct stg_err err = {0};
-        CHECK_INT(stg_deal_find(&bad[i].rank, &share, &err), -STAGER_INVALID_ARGUMENT);
+        CHECK_INT(stg_deal_find(&bad[i].rank, &deal, &err), -STAGER_INVALID_ARGUMENT);
         CHECK(strstr(err.text, bad[i].text) != NULL);
-        CHECK_INT(share.n_hosts, 77);
+        CHECK_INT(deal.n_hosts, 77);
     }
 }
 

@@ -135,21 +135,21 @@ static const struct stg_step *find_obstacle(const struct stg_step *division,
     return NULL;
 }
 
-static int refuse(const struct stg_state *state, const struct stg_deal *share,
+static int refuse(const struct stg_state *state, const struct stg_deal *deal,
                   const char *why, struct stg_err *err)
 {
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
                    "the state is of %" PRIu64 " hosts, and now there are %u: %s; load it "
                    "with %" PRIu64 " hosts",
-                   state->hosts, share->n_hosts, why, state->hosts);
+                   state->hosts, deal->n_hosts, why, state->hosts);
 }
 
 int stg_division_restate(const struct stg_pipeline_spec *spec,
-                         const struct stg_deal *share, struct stg_state *state,
+                         const struct stg_deal *deal, struct stg_state *state,
                          struct stg_err *err)
 {
     const struct stg_step *division = stg_division_find(spec);
-    if (division == NULL || state->hosts == share->n_hosts)
+    if (division == NULL || state->hosts == deal->n_hosts)
         return 0;
     char why[160];
     const struct stg_step *obstacle =
@@ -162,18 +162,18 @@ int stg_division_restate(const struct stg_pipeline_spec *spec,
         snprintf(why, sizeof(why),
                  "step %s (line %d) behind shard hides which records were taken",
                  obstacle->name, obstacle->line);
-        return refuse(state, share, why, err);
+        return refuse(state, deal, why, err);
     }
     if (state->place.errors_from != 0 || state->place.passed != 0)
-        return refuse(state, share, "the pass has met errors", err);
+        return refuse(state, deal, "the pass has met errors", err);
     if (state->rows != 0 || state->n_delivered != 0 || state->consumers != 0)
-        return refuse(state, share,
+        return refuse(state, deal,
                       "it was taken between slices of a batch, or clients of a split "
                       "took batches out of their order",
                       err);
     const struct stg_deal then = {.n_hosts = (uint32_t)state->hosts};
     state->base = stg_deal_after(&then, state->base, state->place.elements);
-    state->hosts = share->n_hosts;
+    state->hosts = deal->n_hosts;
     state->place.items = state->place.elements = 0;
     return 0;
 }

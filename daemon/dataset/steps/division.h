@@ -18,11 +18,11 @@ const struct stg_step *stg_division_find(const struct stg_pipeline_spec *spec);
  * equally many items behind it. INVALID_ARGUMENT names the step. */
 int stg_division_check(const struct stg_pipeline_spec *spec, struct stg_err *err);
 
-/* Makes a state of another number of hosts one of `share`: the division begins anew at
+/* Makes a state of another number of hosts one of `deal`: the division begins anew at
  * the first record that no host has taken. Leaves a state of as many hosts as it is.
  * FAILED_PRECONDITION: the pipeline does not say which record that is. */
 int stg_division_restate(const struct stg_pipeline_spec *spec,
-                         const struct stg_deal *share, struct stg_state *state,
+                         const struct stg_deal *deal, struct stg_state *state,
                          struct stg_err *err);
 
 #endif

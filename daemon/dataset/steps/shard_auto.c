@@ -8,7 +8,7 @@
 
 struct shard_auto {
     struct stg_iter iter;
-    struct stg_deal share;
+    struct stg_deal deal;
     bool pads;
     struct stg_block *block; /* of the input; NULL: none */
     int64_t at;              /* its first record that is in no round yet */
@@ -75,11 +75,11 @@ static int pick(struct shard_auto *shard, int64_t n, struct stg_block **ret,
 static int take_rounds(struct shard_auto *shard, int64_t want, struct stg_block **ret,
                        struct stg_err *err)
 {
-    int64_t n_hosts = shard->share.n_hosts, n = n_rest(shard) / n_hosts;
+    int64_t n_hosts = shard->deal.n_hosts, n = n_rest(shard) / n_hosts;
     n = n < want ? n : want;
     for (int64_t i = 0; i < n; i++)
         shard->picks[i] =
-            shard->at + (int64_t)stg_deal_record(&shard->share, 0, (uint64_t)i);
+            shard->at + (int64_t)stg_deal_record(&shard->deal, 0, (uint64_t)i);
     int rc = pick(shard, n, ret, err);
     if (rc == 0)
         advance(shard, n * n_hosts);
@@ -98,8 +98,8 @@ static int keep(struct shard_auto *shard, int64_t record, struct stg_block **ret
 static int add_to_round(struct shard_auto *shard, struct stg_block **ret,
                         struct stg_err *err)
 {
-    int64_t n = shard->share.n_hosts - shard->n_there;
-    int64_t own = (int64_t)shard->share.host - shard->n_there;
+    int64_t n = shard->deal.n_hosts - shard->n_there;
+    int64_t own = (int64_t)shard->deal.host - shard->n_there;
     int rc = 0;
     n = n < n_rest(shard) ? n : n_rest(shard);
     if (shard->pads && shard->n_there == 0 && own != 0)
@@ -110,7 +110,7 @@ static int add_to_round(struct shard_auto *shard, struct stg_block **ret,
         return rc;
     shard->n_there += (uint32_t)n;
     advance(shard, n);
-    if (shard->n_there < shard->share.n_hosts)
+    if (shard->n_there < shard->deal.n_hosts)
         return 1;
     *ret = shard->own;
     shard->own = NULL;
@@ -133,7 +133,7 @@ static int end_rounds(struct shard_auto *shard, struct stg_block **ret)
         return 1;
     count_remainder(shard, n);
     struct stg_block **from =
-        stg_deal_pad(&shard->share, n) == shard->share.host ? &shard->own : &shard->first;
+        stg_deal_pad(&shard->deal, n) == shard->deal.host ? &shard->own : &shard->first;
     *ret = shard->pads ? *from : NULL;
     if (shard->pads)
         *from = NULL;
@@ -147,7 +147,7 @@ static int end_rounds(struct shard_auto *shard, struct stg_block **ret)
 static int64_t ask_for(const struct shard_auto *shard, int64_t want)
 {
     int64_t n;
-    if (__builtin_mul_overflow(want, (int64_t)shard->share.n_hosts, &n) ||
+    if (__builtin_mul_overflow(want, (int64_t)shard->deal.n_hosts, &n) ||
         n - shard->n_there > STG_BLOCK_MAX_RECORDS)
         return STG_BLOCK_MAX_RECORDS;
     return n - shard->n_there;
@@ -171,7 +171,7 @@ static int shard_auto_next(struct stg_iter *iter, int64_t want, struct stg_block
             return 0;
         }
         bool has_rounds =
-            shard->n_there == 0 && n_rest(shard) >= (int64_t)shard->share.n_hosts;
+            shard->n_there == 0 && n_rest(shard) >= (int64_t)shard->deal.n_hosts;
         rc = has_rounds ? take_rounds(shard, want, ret, err)
                         : add_to_round(shard, ret, err);
         if (shard->block == NULL)
@@ -207,7 +207,7 @@ static int shard_auto_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                            struct stg_err *err)
 {
     struct shard_auto *shard = (struct shard_auto *)iter;
-    uint64_t got = 0, n_hosts = shard->share.n_hosts, all = stg_count_mul(n, n_hosts);
+    uint64_t got = 0, n_hosts = shard->deal.n_hosts, all = stg_count_mul(n, n_hosts);
     *ret = 0;
     if (n == 0)
         return 0;
@@ -216,7 +216,7 @@ static int shard_auto_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     int rc = stg_iter_skip(iter->input, all, &got, err);
     if (rc < 0)
         return rc;
-    *ret = stg_deal_rounds(&shard->share, got, shard->pads);
+    *ret = stg_deal_rounds(&shard->deal, got, shard->pads);
     if (got < all)
         count_remainder(shard, got % n_hosts);
     return 0;
@@ -225,11 +225,11 @@ static int shard_auto_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
 static bool shard_auto_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
 {
     const struct shard_auto *shard = (struct shard_auto *)iter;
-    uint64_t all = stg_count_mul(most, shard->share.n_hosts);
+    uint64_t all = stg_count_mul(most, shard->deal.n_hosts);
     if (shard->block != NULL || shard->n_there > 0 ||
         !stg_iter_left(iter->input, all, ret))
         return false;
-    *ret = *ret < all ? stg_deal_rounds(&shard->share, *ret, shard->pads) : most;
+    *ret = *ret < all ? stg_deal_rounds(&shard->deal, *ret, shard->pads) : most;
     return true;
 }
 
@@ -249,9 +249,9 @@ int stg_shard_auto_create(struct stg_dataset *dataset, const struct stg_step *st
                                                step, schema, input, err);
     if (shard == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    shard->share = dataset->env.share;
-    if (shard->share.n_hosts == 0) /* a run of no job: all records */
-        shard->share = (struct stg_deal){.n_hosts = 1};
+    shard->deal = dataset->env.deal;
+    if (shard->deal.n_hosts == 0) /* a run of no job: all records */
+        shard->deal = (struct stg_deal){.n_hosts = 1};
     shard->pads = strcmp(stg_attr_string(step->attrs, step->n_attrs, "remainder", "drop"),
                          "pad") == 0;
     shard->picks = malloc(STG_BLOCK_MAX_RECORDS * sizeof(int64_t));
