@@ -280,12 +280,14 @@ enum stg_quota_kind {
 };
 
 #define STG_NO_QUOTA UINT64_MAX
+#define STG_MAX_WEIGHT 100
 
 /* Of a user, or of the members of a group together. */
 struct stg_quota_spec {
     const char *user; /* its name or number; "*": each user without a quota of its own;
                          NULL: of the group */
     const char *group;
+    uint32_t weight; /* of its CPU time; 0: the default, 1 */
     uint64_t limit[STG_N_QUOTA_KINDS];
 };
 

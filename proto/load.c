@@ -271,7 +271,12 @@ static int quota_fill(struct stg_reader *r, const Stager__Quota *from,
     if ((from->user != NULL) == (from->group != NULL))
         return stg_read_fail(r, (int)from->line, (int)from->column,
                              "quotas: an entry needs user or group, and not both");
+    if (from->has_weight && (from->weight < 1 || from->weight > STG_MAX_WEIGHT))
+        return stg_read_fail(r, (int)from->line, (int)from->column,
+                             "quotas: weight is %u: it must be from 1 to %d",
+                             from->weight, STG_MAX_WEIGHT);
     *ret = (struct stg_quota_spec){
+        .weight = from->weight,
         .user = from->user,
         .group = from->group,
         .limit = {[STG_QUOTA_MEMORY] = limit_of(from->has_memory, from->memory),

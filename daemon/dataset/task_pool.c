@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/host/fair.h"
+
 struct worker {
     struct stg_task_pool *pool;
     pthread_t thread;
@@ -67,7 +69,7 @@ static int start(struct stg_task_pool *pool, const char *name, struct stg_err *e
     struct worker *worker = &pool->workers[pool->n_workers];
     worker->pool = pool;
     worker->index = pool->n_workers;
-    int rc = pthread_create(&worker->thread, NULL, worker_main, worker);
+    int rc = stg_fair_start(&worker->thread, NULL, worker_main, worker);
     if (rc != 0)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot start thread %u: %s",
                        worker->index + 1, strerror(rc));

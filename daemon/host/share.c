@@ -23,6 +23,7 @@ struct account {
     uint32_t id;
     uint32_t refs; /* shares, and the settings */
     char name[64];
+    uint32_t weight; /* 0: the quota has none */
     uint64_t limit[STG_N_QUOTA_KINDS], used[STG_N_QUOTA_KINDS];
     uint64_t paid_ns[STG_N_QUOTA_KINDS]; /* of a rate: when all that was spent is paid */
 };
@@ -45,6 +46,7 @@ static struct {
     struct account *accounts;
     uint64_t star[STG_N_QUOTA_KINDS]; /* limits of user "*" */
     bool has_star;
+    uint32_t star_weight;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct {
@@ -152,6 +154,7 @@ static int join_all(struct stg_share *share)
     if (account == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
     account->is_star = true;
+    account->weight = table.star_weight;
     memcpy(account->limit, table.star, sizeof(table.star));
     join(share, account);
     account->refs--; /* shares alone keep it */
@@ -188,12 +191,14 @@ static int add_quota(const struct stg_quota_spec *quota, size_t number,
                        number, is_group ? "group" : "user", name);
     if (is_star) {
         table.has_star = true;
+        table.star_weight = quota->weight;
         memcpy(table.star, quota->limit, sizeof(table.star));
         return 0;
     }
     struct account *account = add_account(is_group, id, name);
     if (account == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory for quotas");
+    account->weight = quota->weight;
     memcpy(account->limit, quota->limit, sizeof(account->limit));
     return 0;
 }
@@ -295,6 +300,38 @@ void stg_share_put(struct stg_share *share)
         free(share);
     }
     pthread_mutex_unlock(&table.lock);
+}
+
+struct stg_share *stg_share_ref(struct stg_share *share)
+{
+    pthread_mutex_lock(&table.lock);
+    share->refs++;
+    pthread_mutex_unlock(&table.lock);
+    return share;
+}
+
+struct stg_party stg_share_party(const struct stg_share *share)
+{
+    const struct account *found = NULL;
+    pthread_mutex_lock(&table.lock);
+    for (size_t i = 0; i < share->n_accounts; i++) {
+        const struct account *a = share->accounts[i];
+        if (a->weight > 0 && (found == NULL || !a->is_group))
+            found = a;
+    }
+    struct stg_party ret = {.id = share->uid, .weight = 1};
+    if (found != NULL)
+        ret = (struct stg_party){found->is_group, found->id, found->weight};
+    pthread_mutex_unlock(&table.lock);
+    return ret;
+}
+
+bool stg_share_has_weights(const struct stg_quota_spec *quotas, size_t n)
+{
+    bool has = false;
+    for (size_t i = 0; i < n; i++)
+        has |= quotas[i].weight > 0;
+    return has;
 }
 
 /* ---- use ---- */

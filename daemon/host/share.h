@@ -27,7 +27,22 @@ void stg_share_finish(void);
 /* Returns the share of a user. The caller puts it. NULL: out of memory. */
 struct stg_share *stg_share_get(uid_t uid, gid_t gid, const gid_t *groups,
                                 size_t n_groups);
+struct stg_share *stg_share_ref(struct stg_share *share);
 void stg_share_put(struct stg_share *share); /* NULL is allowed */
+
+/* What CPU time is divided among: a user, or the members of a group together. */
+struct stg_party {
+    bool is_group;
+    uint32_t id;
+    uint32_t weight;
+};
+
+/* Returns the user if its quota has a weight, otherwise a group of the user whose quota
+ * has one, otherwise the user with weight 1. */
+struct stg_party stg_share_party(const struct stg_share *share);
+
+/* Returns whether a quota has a weight. For the loop. */
+bool stg_share_has_weights(const struct stg_quota_spec *quotas, size_t n);
 
 /* Takes n. RESOURCE_EXHAUSTED names the quota, the use, the limit and the remedy. share
  * NULL: nothing is counted. */

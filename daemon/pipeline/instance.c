@@ -592,6 +592,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .audit_run = audits ? stg_catalog_make_id() : 0,
         .audits_contents = audits && audit == STG_AUDIT_CONTENTS,
         .num_clients = num_clients,
+        .share = definition->share,
         .budget = stg_catalog_budget(catalog, definition),
         .pool = definition->spec->staged.use_thread_pool
                     ? stg_pools_get(catalog->hooks.pools,

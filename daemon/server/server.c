@@ -20,6 +20,7 @@
 #include "core/log.h"
 #include "daemon/describe/describe.h"
 #include "daemon/gate/gate.h"
+#include "daemon/host/fair.h"
 #include "daemon/host/limit.h"
 #include "daemon/host/pool.h"
 #include "daemon/host/share.h"
@@ -338,6 +339,11 @@ static void use_quotas(const struct stg_settings *settings)
     struct stg_err err = {0};
     if (stg_share_configure(settings->quotas, settings->n_quotas, &err) < 0)
         stg_log(STG_LOG_ERROR, "%s", err.text);
+    int number =
+        stg_fair_configure(stg_share_has_weights(settings->quotas, settings->n_quotas));
+    if (number != 0)
+        stg_log(STG_LOG_ERROR, "quotas: weight: cannot start a thread: %s",
+                strerror(number));
 }
 
 /* An unknown name is left out, and reported: the rule then permits fewer users. */
@@ -609,6 +615,7 @@ void stg_server_finish(struct stg_server *server)
     stg_catalog_destroy(server->catalog);
     stg_describe_finish();
     stg_fetchers_finish();
+    stg_fair_configure(false);
     stg_share_finish();
     stg_confine_finish();
     stg_rules_destroy(server->rules);

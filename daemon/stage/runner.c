@@ -12,6 +12,7 @@
 #include "daemon/dataset/files/identity.h"
 #include "daemon/dataset/sources/projection.h"
 #include "daemon/dataset/steps/py_function.h"
+#include "daemon/host/fair.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/stage/priv.h"
 #include "daemon/storage/chunk.h"
@@ -851,7 +852,9 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_alive++;
     pthread_mutex_unlock(&stage->lock);
-    rc = pthread_create(&runner->thread, NULL, runner_main, runner);
+    /* A thread pool has a nice value for its runners. */
+    struct stg_share *share = stage->config.pool == NULL ? stage->config.share : NULL;
+    rc = stg_fair_start(&runner->thread, share, runner_main, runner);
     if (rc != 0) {
         pthread_mutex_lock(&stage->lock);
         stage->runners.n_alive--;

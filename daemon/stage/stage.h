@@ -87,6 +87,8 @@ struct stg_stage_config {
                              reconnect_grace_millis */
     bool warm; /* the first pass begins without a client, and waits for the first one */
     uint32_t num_clients;
+    struct stg_share
+        *share; /* of the applier: runners work for it; NULL: without a weight */
     struct stg_budget *budget;
     struct stg_pool *pool; /* pulls and computes there; NULL: on the stage's threads */
     struct stg_workers *workers;   /* of a py_function step; NULL: none */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/host/fair.h"
+
 #define N_PIECES 4u
 #define PIECE_BYTES                                                                      \
     ((uint64_t)256 << 10) /* what was written is in the cache when read                  \
@@ -93,7 +95,7 @@ static int start(struct pump *pump, struct stg_err *err)
     for (unsigned i = 0; i < N_PIECES; i++)
         pump->pieces[i].data = pump->chunk->data + i * PIECE_BYTES;
     pump->read = pump->position;
-    pump->has_thread = pthread_create(&pump->thread, NULL, thread_main, pump) == 0;
+    pump->has_thread = stg_fair_start(&pump->thread, NULL, thread_main, pump) == 0;
     pump->declined = !pump->has_thread;
     return 0;
 }

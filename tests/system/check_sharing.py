@@ -298,6 +298,36 @@ def check_urls(source, build):
             server.stdout.close()
 
 
+def check_gate(build):
+    """Quotas and rules bind the user of a token at the gate too."""
+    daemon = start(build, quotas=[{"user": str(ANN), "pipelines": 1}],
+                   rules={"see": {"users": [str(ANN)]}})
+    try:
+        gates = {}
+        for uid in (ANN, BOB):
+            token = json.loads(must(daemon, uid, "token", "--json"))
+            path = os.path.join(daemon.folder, f"token-{uid}")
+            write(path, token["token"])
+            os.chown(path, uid, -1)
+            gates[uid] = ("--gate", token["admin_url"], "--token-file", path)
+            end = time.monotonic() + LIMIT_S
+            while not os.path.exists(token["admin_url"].removeprefix("ipc://")):
+                check(time.monotonic() < end, f"no gate: {daemon.log()}")
+                time.sleep(0.01)
+        must(daemon, 0, *gates[ANN], "apply", pipeline(daemon, "g1"))
+        refused(daemon, 0, (f"the quota of user {ANN} is 1 pipelines",), *gates[ANN], "apply", pipeline(daemon, "g2"))
+        check("g1" in must(daemon, 0, *gates[ANN], "list"), "the user of a rule may")
+        denied(daemon, 0, "rules.see", *gates[BOB], "list")
+        reload(daemon, rules={}, quotas=[{"user": str(BOB), "requests_per_second": 1}])
+        end, err = time.monotonic() + LIMIT_S, ""
+        while "has sent more requests than its quota allows" not in err:
+            check(time.monotonic() < end, f"no rate: {err}")
+            err = ctl(daemon, 0, *gates[BOB], "list")[2]
+        must(daemon, 0, *gates[ANN], "list")
+    finally:
+        daemon.close()
+
+
 def main():
     if os.geteuid() != 0:
         print("needs root, to become two users")
@@ -309,8 +339,10 @@ def main():
     check_requests(build)
     check_remote(source, build)
     check_users(build)
+    check_gate(build)
     check_paths(build)
     check_urls(source, build)
 
 
-main()
+if __name__ == "__main__":
+    main()

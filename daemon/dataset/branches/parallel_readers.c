@@ -11,6 +11,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/branches/single_path.h"
 #include "daemon/dataset/parallelism.h"
+#include "daemon/host/fair.h"
 
 /* Finished blocks of a reader: so many once it was taken from, one before, so that files
  * that are open ahead hold little. */
@@ -530,7 +531,7 @@ static int make_threads(struct stg_parallel_readers *readers, struct stg_err *er
     for (; readers->n_threads < n; readers->n_threads++) {
         struct thread *thread = &readers->threads[readers->n_threads];
         *thread = (struct thread){.readers = readers, .index = readers->n_threads};
-        int error = pthread_create(&thread->thread, NULL, thread_main, thread);
+        int error = stg_fair_start(&thread->thread, NULL, thread_main, thread);
         if (error != 0)
             return stg_step_err(readers->config.step, -STAGER_RESOURCE_EXHAUSTED, err,
                                 "cannot start thread %u of %u: %s",

@@ -6,6 +6,7 @@
 #include "daemon/dataset/block.h"
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/tuning.h"
+#include "daemon/host/fair.h"
 
 #define PULL_RECORDS 1024 /* asked of the input at once, at most */
 /* buffer_size: auto. As tf.data's: from one element on, twice as many each time, later so
@@ -148,7 +149,7 @@ static void *thread_main(void *owner)
 
 static int start_thread(struct prefetch *prefetch, struct stg_err *err)
 {
-    int error = pthread_create(&prefetch->thread, NULL, thread_main, prefetch);
+    int error = stg_fair_start(&prefetch->thread, NULL, thread_main, prefetch);
     if (error != 0)
         return stg_step_err(prefetch->iter.step, -STAGER_RESOURCE_EXHAUSTED, err,
                             "cannot start a thread: %s", strerror(error));
