@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import numpy as np
 
-from . import _admin, _core, _ranks, _workers
+from . import _admin, _core, _progress, _ranks, _workers
 from ._ahead import Ahead, Hook, hook_of
 from ._batch import Batch, native, view
 from ._errors import (DeadlineExceededError, Error, FailedPreconditionError,
@@ -197,6 +197,7 @@ class Stream:
         self.client_id = client_id
         self.runtime_dir = runtime_dir
         self._private_run = private_run
+        self._shows_progress = not private_run and _progress.is_wanted(self.rank)
         ranks = self._find_ranks(_ranks.given(dp_rank, dp_size, local_rank, local_size))
         n_ranks = ranks.local_size if dp_rank is not None else self._count_ranks(world_size is not None)
         if n_ranks > 0 and client_id is None and self.rank is not None:
@@ -343,7 +344,7 @@ class Stream:
         if self._core.dropped and not self._has_warned:
             self._warn_of_drops()
         try:
-            return self._core.next(millis)
+            return self._core.next(millis) if millis >= 0 or not self._shows_progress else self._take_first()
         except FailedPreconditionError as error:
             self._locate(error)
             held = self._core.held()
@@ -359,6 +360,17 @@ class Stream:
         except Error as error:
             self._locate(error)
             raise
+
+    def _take_first(self) -> _core.Lease:
+        """Waits for ever, with a line of progress, until the first batch."""
+        errors = self._core.info()["errors"]
+
+        def is_waiting() -> bool:
+            info = self._core.info()
+            return not info["finished"] and info["errors"] == errors
+        lease = _progress.wait(self._core.next, is_waiting, lambda: _admin.status(self.name, runtime_dir=self.runtime_dir))
+        self._shows_progress = False
+        return lease
 
     def _warn_of_drops(self) -> None:
         self._has_warned = True
