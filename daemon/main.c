@@ -16,6 +16,7 @@
 #include "daemon/server/config.h"
 #include "daemon/server/server.h"
 #include "daemon/server/stop.h"
+#include "daemon/worker/run.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 
@@ -24,6 +25,8 @@ static const char usage[] =
     "       stagerd [--config FILE] --check PIPELINE.yaml\n"
     "       stagerd --test TESTS.yaml [--json]\n"
     "       stagerd [--config FILE] --check-config\n"
+    "       stagerd --worker [--listen ADDRESS] [--token-file FILE]\n"
+    "               [--tls-cert FILE --tls-key FILE] [--zone ZONE] PIPELINE.yaml...\n"
     "       stagerd --version | --help\n"
     "\n"
     "Runs the IO-bound half of training jobs and hands out batches through shared "
@@ -37,6 +40,9 @@ static const char usage[] =
     "      --test FILE     run the tests of a pipeline, as stagerctl test does, exit\n"
     "      --json          print their results as JSON\n"
     "      --check-config  check the settings and what they refer to, exit\n"
+    "  -W, --worker        make batches of these pipelines for stagerds of other hosts\n"
+    "      --listen, --token-file, --tls-cert, --tls-key, --zone\n"
+    "                      of --worker: its address (127.0.0.1:9465), access, zone\n"
     "  -V, --version       the release, and the protocol versions it supports\n"
     "  -h, --help          this text\n"
     "\n"
@@ -46,20 +52,33 @@ struct options {
     const char *config;
     const char *check;
     const char *test;
-    bool check_config, until_eof, json;
+    bool check_config, until_eof, json, is_worker;
+    struct stg_worker_options worker;
 };
 
 static int parse_options(int argc, char **argv, struct options *ret)
 {
     static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"foreground", no_argument, NULL, 'f'},
-        {"until-eof", no_argument, NULL, 'e'},    {"check", required_argument, NULL, 'C'},
-        {"check-config", no_argument, NULL, 'S'}, {"version", no_argument, NULL, 'V'},
-        {"test", required_argument, NULL, 't'},   {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"config", required_argument, NULL, 'c'},
+        {"foreground", no_argument, NULL, 'f'},
+        {"until-eof", no_argument, NULL, 'e'},
+        {"check", required_argument, NULL, 'C'},
+        {"check-config", no_argument, NULL, 'S'},
+        {"version", no_argument, NULL, 'V'},
+        {"test", required_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"worker", no_argument, NULL, 'W'},
+        {"listen", required_argument, NULL, 'l'},
+        {"token-file", required_argument, NULL, 'o'},
+        {"tls-cert", required_argument, NULL, 'T'},
+        {"tls-key", required_argument, NULL, 'k'},
+        {"zone", required_argument, NULL, 'z'},
+        {0},
     };
+    bool of_worker = false;
     int c;
-    while ((c = getopt_long(argc, argv, "c:feC:Vh", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "c:feC:VhW", options, NULL)) != -1) {
         switch (c) {
         case 'c': ret->config = optarg; break;
         case 'f': break;
@@ -68,6 +87,12 @@ static int parse_options(int argc, char **argv, struct options *ret)
         case 't': ret->test = optarg; break;
         case 'j': ret->json = true; break;
         case 'S': ret->check_config = true; break;
+        case 'W': ret->is_worker = true; break;
+        case 'l': ret->worker.listen = optarg; break;
+        case 'o': ret->worker.token_file = optarg; break;
+        case 'T': ret->worker.certificate = optarg; break;
+        case 'k': ret->worker.key = optarg; break;
+        case 'z': ret->worker.zone = optarg; break;
         case 'V':
             printf("stagerd %s (protocol %u to %u)\n", STG_VERSION, STG_PROTOCOL_MIN,
                    STG_PROTOCOL_MAX);
@@ -75,8 +100,16 @@ static int parse_options(int argc, char **argv, struct options *ret)
         case 'h': fputs(usage, stdout); exit(0);
         default: fputs(usage, stderr); return -1;
         }
+        of_worker |= strchr("loTkz", c) != NULL;
     }
-    if (optind < argc) {
+    if (of_worker && !ret->is_worker) {
+        fprintf(stderr, "stagerd: --listen, --token-file, --tls-cert, --tls-key and "
+                        "--zone need --worker\n");
+        return -1;
+    }
+    ret->worker.files = argv + optind;
+    ret->worker.n_files = (size_t)(argc - optind);
+    if (optind < argc && !ret->is_worker) {
         fprintf(stderr, "stagerd: unexpected \"%s\"\n%s", argv[optind], usage);
         return -1;
     }
@@ -163,8 +196,10 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error of the write */
     stg_heap_bound();
     stg_limit_raise_files();
+    if (options.is_worker)
+        stg_worker_block_signals();
     int number = stg_log_start();
-    if (number == 0)
+    if (number == 0 && !options.is_worker)
         number = stg_stop_start();
     if (number != 0) {
         stg_log(STG_LOG_ERROR,
@@ -172,10 +207,11 @@ int main(int argc, char **argv)
                 strerror(number));
         return 1;
     }
-    int rc = stg_config_load(options.config, &settings, &err);
+    int rc = options.is_worker ? stg_worker_run(&options.worker, &err)
+                               : stg_config_load(options.config, &settings, &err);
     if (rc < 0) {
         stg_log(STG_LOG_ERROR, "%s", err.text);
-    } else {
+    } else if (!options.is_worker) {
         rc = run(&settings, &options, &err);
         stg_settings_finish(&settings);
     }

@@ -199,8 +199,9 @@ struct stg_dataset {
     bool has_records;        /* a record has a number and an offset in a file */
     unsigned n_sharing;      /* readers that divide the quota's share for one reader */
     struct stg_iter *last;
-    uint64_t n_items; /* that were handed out */
-    bool tells;       /* a batching step reports positions */
+    uint64_t n_items;      /* that were handed out */
+    uint64_t jumped_epoch; /* of the first record that `repeat` skipped last */
+    bool tells;            /* a batching step reports positions */
     struct stg_position_queue positions;
     const struct stg_position *goal; /* of a seek while it runs; NULL: none */
     uint64_t n_reached;              /* elements that the batching step found up to it */

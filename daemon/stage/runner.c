@@ -174,24 +174,19 @@ static uint64_t write_by(struct writer *writer, struct executor *executor,
     const struct stg_schema *schema =
         executor->partition != NULL ? stg_partition_schema(executor->partition->partition)
                                     : stg_graph_boundary(stage->config.graph);
-    struct stg_batch_writer batch;
     struct stg_extent_room place;
     struct stg_batch_room room;
-    struct stg_sink sink = stg_sink_of_batch(&batch);
     struct stg_key key = {.pass = work->pass, .epoch = work->epoch, .index = work->index};
     feed(executor, work->feeds);
     uint64_t capacity = stg_stage_extent_room(stage, base, &place, &room);
-    int rc = stg_batch_writer_begin_growing(&batch, base, capacity, &room, schema, err);
-    if (rc == 0)
-        rc = stg_run_exec(executor->run, element, &key, &sink, NULL, err);
+    uint64_t bytes = 0;
+    int rc = stg_run_write(executor->run, schema, element, &key, base, capacity, &room,
+                           &bytes, err);
     if (rc == -STAGER_RESOURCE_EXHAUSTED)
         tell_size(stage, executor, schema, element, &key, err);
-    uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&batch) : 0;
-    if (rc == 0)
-        rc = stg_batch_check_parts(base, true, err);
     if (rc < 0)
         err->code = rc;
-    return rc == 0 ? bytes : 0;
+    return bytes;
 }
 
 /* The one that was not used for longest makes room. */

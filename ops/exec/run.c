@@ -144,6 +144,24 @@ struct stg_sink stg_sink_of_batch(struct stg_batch_writer *writer)
         .owner = writer, .alloc = batch_alloc, .copy = batch_copy, .share = batch_share};
 }
 
+int stg_run_write(struct stg_run *run, const struct stg_schema *schema,
+                  const struct stg_tensor *element, const struct stg_key *key, char *base,
+                  uint64_t capacity, const struct stg_batch_room *room, uint64_t *ret,
+                  struct stg_err *err)
+{
+    struct stg_batch_writer batch;
+    struct stg_sink sink = stg_sink_of_batch(&batch);
+    int rc = stg_batch_writer_begin_growing(&batch, base, capacity, room, schema, err);
+    if (rc == 0)
+        rc = stg_run_exec(run, element, key, &sink, NULL, err);
+    uint64_t bytes = rc == 0 ? stg_batch_writer_seal(&batch) : 0;
+    if (rc == 0)
+        rc = stg_batch_check_parts(base, true, err);
+    if (rc == 0)
+        *ret = bytes;
+    return rc;
+}
+
 /* ---- questions and settings ---- */
 
 bool stg_run_computes(const struct stg_run *run)

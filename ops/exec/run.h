@@ -126,4 +126,12 @@ int stg_run_exec(struct stg_run *run, const struct stg_tensor *feeds,
                  const struct stg_key *key, const struct stg_sink *sink,
                  struct stg_tensor *outputs, struct stg_err *err);
 
+/* Runs the stage side into a batch at rest at `base`, which has `schema`, its fetches.
+ * room: as of stg_batch_writer_begin_growing. Sets *ret to the bytes of the batch.
+ * Errors: those of stg_run_exec and of writing a batch. */
+int stg_run_write(struct stg_run *run, const struct stg_schema *schema,
+                  const struct stg_tensor *element, const struct stg_key *key, char *base,
+                  uint64_t capacity, const struct stg_batch_room *room, uint64_t *ret,
+                  struct stg_err *err);
+
 #endif

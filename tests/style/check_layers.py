@@ -19,6 +19,10 @@ MAY_INCLUDE = {
     "daemon/gate/frame.h": ["core/"],
     "daemon/gpu/main.c": ["core/", "daemon/gpu/frame.h"],
     "daemon/gpu/frame.h": ["core/"],
+    "daemon/worker/main.c": ["core/", "daemon/worker/frame.h", "daemon/worker/http.h", "proto/load.h"],
+    "daemon/worker/http": ["core/", "daemon/worker/frame.h", "daemon/worker/http.h", "daemon/worker/path.h"],
+    "daemon/worker/path": ["daemon/worker/frame.h", "daemon/worker/path.h"],
+    "daemon/worker/frame.h": [],
     "client/": ["core/", "proto/wire.h", "client/"],  # the daemon is the only parser
     "client/compute/": ["core/", "ops/", "client/"],
     "client/metrics/main.c": ["core/", "proto/load.h", "client/"],  # for stagerd.yaml
@@ -35,7 +39,7 @@ ONLY_IN = [
     (r"curl/.*", ["daemon/storage/"]),
     (r"flatbuffers/.*", ["daemon/format/arrow/metadata.cc"]),
     (r"expat\.h$", ["daemon/storage/http/xml.c"]),
-    (r"microhttpd\.h$", ["client/metrics/http.c"]),
+    (r"microhttpd\.h$", ["client/metrics/http.c", "daemon/worker/http.c"]),
     (r"nanomsg/.*", ["daemon/gate/main.c", "daemon/gate/confine.c", "client/stagerctl/endpoint.c"]),
     (r"j(peglib|error)\.h$", ["ops/kernels/image/jpeg.c"]),
     (r"spng\.h$", ["ops/kernels/image/png.c"]),

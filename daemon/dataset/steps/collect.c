@@ -428,6 +428,21 @@ static uint64_t count_elements(const struct stg_collector *collector, uint64_t n
     return stg_count_add(stg_count_mul(all, n / sizes->n_values), rest);
 }
 
+/* A jump skips batches: the position after each. */
+static int tell_jumped(struct stg_collector *collector, uint64_t got, uint64_t n,
+                       struct stg_err *err)
+{
+    uint64_t size = (uint64_t)collector->sizes->values[0].i;
+    int rc = 0;
+    for (uint64_t i = 1; rc == 0 && i <= n; i++) {
+        uint64_t elements = stg_count_mul(i, size);
+        rc = stg_position_push(&collector->iter.dataset->positions,
+                               collector->n_taken + (elements < got ? elements : got), 0,
+                               err);
+    }
+    return rc;
+}
+
 /* Returns how many batches n elements make, when no more follow. */
 static uint64_t count_batches(const struct stg_collector *collector, uint64_t n)
 {
@@ -486,8 +501,12 @@ static int collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     int rc = stg_iter_skip(iter->input, want, &got, err);
     if (rc < 0)
         return rc;
-    collector->n_taken += got;
     *ret = got == want ? n : count_batches(collector, got);
+    if (collector->tells)
+        rc = tell_jumped(collector, got, *ret, err);
+    if (rc < 0)
+        return rc;
+    collector->n_taken += got;
     stg_marks_count(&collector->marks, got, *ret);
     collector->now = (collector->now + *ret) % collector->sizes->n_values;
     return 0;

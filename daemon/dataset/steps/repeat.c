@@ -56,6 +56,7 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                        struct stg_err *err)
 {
     struct repeat *repeat = (struct repeat *)iter;
+    uint64_t first = repeat->epoch;
     *ret = 0;
     while (!repeat->ended) {
         uint64_t got, want = n - *ret;
@@ -65,6 +66,7 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
         if (rc < 0)
             return rc;
         repeat->any |= got > 0;
+        first = *ret == 0 ? repeat->epoch : first;
         *ret += got;
         if (got == want)
             break;
@@ -72,6 +74,7 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
         if (rc < 0)
             return rc;
     }
+    iter->dataset->jumped_epoch = first;
     return 0;
 }
 

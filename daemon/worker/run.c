@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/worker/run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/host/cpus.h"
+#include "daemon/host/helper.h"
+#include "daemon/host/memory.h"
+#include "daemon/host/text_file.h"
+#include "daemon/worker/service.h"
+
+#define DEFAULT_LISTEN "127.0.0.1:9465"
+#define SOCKET_BYTES (1 << 20)
+#define ZONE_BYTES 64
+#define LEAST_BYTES (UINT64_C(64) << 20)
+
+struct worker {
+    struct stg_definition *pipelines[STG_WORKER_MAX_PIPELINES];
+    size_t n_pipelines;
+    struct stg_worker_service *service;
+    int fd, signals;
+    pid_t pid; /* of stager-worker; 0: none */
+};
+
+/* ---- pipelines ---- */
+
+static int load(const char *path, struct stg_definition **ret, struct stg_err *err)
+{
+    struct stg_identity identity = {.uid = getuid(), .gid = getgid()};
+    char *text = NULL;
+    size_t bytes;
+    int n = getgroups(STG_MAX_GROUPS, identity.groups);
+    identity.n_groups = n > 0 ? (size_t)n : 0;
+    int rc = stg_text_file_read(path, STG_TEXT_MAX_BYTES, NULL, &text, &bytes, err);
+    if (rc == 0)
+        rc = stg_definition_create(text, bytes, path, &identity, NULL, ret, err);
+    free(text);
+    return rc == 0 ? stg_worker_check(*ret, err) : rc;
+}
+
+static int load_all(struct worker *worker, const struct stg_worker_options *options,
+                    struct stg_err *err)
+{
+    if (options->n_files == 0)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "--worker needs at least one PIPELINE.yaml");
+    if (options->n_files > STG_WORKER_MAX_PIPELINES)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "a worker serves %d pipelines at most", STG_WORKER_MAX_PIPELINES);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < options->n_files; i++) {
+        rc = load(options->files[i], &worker->pipelines[i], err);
+        worker->n_pipelines += worker->pipelines[i] != NULL;
+    }
+    return rc;
+}
+
+/* It is a value of JSON and of a header. */
+static int check_zone(const char *zone, struct stg_err *err)
+{
+    size_t n = zone != NULL ? strlen(zone) : 1, good = 0;
+    while (zone != NULL && (isalnum((unsigned char)zone[good]) ||
+                            (zone[good] != '\0' && strchr("._-", zone[good]) != NULL)))
+        good++;
+    if (zone == NULL || (good == n && n > 0 && n <= ZONE_BYTES))
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "--zone %s: a zone has 1 to %d letters, digits, '.', '_' and '-'",
+                   zone, ZONE_BYTES);
+}
+
+/* ---- stager-worker ---- */
+
+static int start_http(struct worker *worker, const struct stg_worker_options *options,
+                      struct stg_err *err)
+{
+    char program[4096];
+    const char *argv[12] = {program, "--listen",
+                            options->listen != NULL ? options->listen : DEFAULT_LISTEN};
+    size_t n = 3;
+    const struct {
+        const char *name, *value;
+    } more[] = {{"--token-file", options->token_file},
+                {"--tls-cert", options->certificate},
+                {"--tls-key", options->key},
+                {"--zone", options->zone}};
+    int ends[2], bytes = SOCKET_BYTES;
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        if (more[i].value == NULL)
+            continue;
+        argv[n++] = more[i].name;
+        argv[n++] = more[i].value;
+    }
+    int rc = stg_helper_find("worker", "stager-worker", program, sizeof(program), err);
+    if (rc < 0)
+        return rc;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "socketpair: %s",
+                       strerror(errno));
+    for (int i = 0; i < 2; i++)
+        setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    int number = stg_helper_spawn(program, (char *const *)(uintptr_t)argv, environ,
+                                  ends[1], &worker->pid);
+    close(ends[1]);
+    worker->fd = ends[0];
+    if (number == 0)
+        return 0;
+    worker->pid = 0;
+    return stg_err(err, -STAGER_UNAVAILABLE, "cannot start %s: %s", program,
+                   strerror(number));
+}
+
+static sigset_t ends_of(void)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    return ends;
+}
+
+void stg_worker_block_signals(void)
+{
+    sigset_t ends = ends_of();
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+}
+
+static int watch_signals(struct worker *worker, struct stg_err *err)
+{
+    sigset_t ends = ends_of();
+    worker->signals = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    return worker->signals >= 0
+               ? 0
+               : stg_err(err, -STAGER_INTERNAL, "signalfd: %s", strerror(errno));
+}
+
+/* ---- life ---- */
+
+/* Returns false when stager-worker has ended. */
+static bool take_one(struct worker *worker)
+{
+    struct stg_worker_ask ask;
+    ssize_t n = recv(worker->fd, &ask, sizeof(ask), 0);
+    if (n < 0)
+        return errno == EINTR || errno == EAGAIN;
+    ask.digest[sizeof(ask.digest) - 1] = '\0';
+    if (n == (ssize_t)sizeof(ask))
+        stg_worker_take(worker->service, &ask);
+    return n > 0;
+}
+
+/* The first signal drains: stager-worker ends when its requests have. */
+static void on_signal(struct worker *worker)
+{
+    struct signalfd_siginfo info;
+    struct stg_worker_answer drain = {.kind = STG_WORKER_DRAIN};
+    if (read(worker->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    stg_log(STG_LOG_INFO, "worker: draining");
+    stg_worker_send(worker->fd, &drain, "", -1);
+}
+
+static int serve(struct worker *worker, struct stg_err *err)
+{
+    for (;;) {
+        struct pollfd fds[] = {{.fd = worker->signals, .events = POLLIN},
+                               {.fd = worker->fd, .events = POLLIN}};
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return stg_err(err, -STAGER_INTERNAL, "poll: %s", strerror(errno));
+        if (fds[0].revents != 0)
+            on_signal(worker);
+        if (fds[1].revents != 0 && !take_one(worker))
+            return 0;
+    }
+}
+
+/* Returns whether stager-worker ended in order. */
+static bool reap(struct worker *worker)
+{
+    int status = 0;
+    pid_t ended = waitpid(worker->pid, &status, 0);
+    return ended == worker->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void finish(struct worker *worker)
+{
+    if (worker->fd >= 0)
+        close(worker->fd);
+    if (worker->pid != 0)
+        stg_helper_end(worker->pid);
+    if (worker->signals >= 0)
+        close(worker->signals);
+    for (size_t i = 0; i < worker->n_pipelines; i++)
+        stg_definition_unref(worker->pipelines[i]);
+}
+
+static uint64_t memory(void)
+{
+    uint64_t quarter = stg_memory_available() / 4;
+    return quarter > LEAST_BYTES ? quarter : LEAST_BYTES;
+}
+
+static int start(struct worker *worker, const struct stg_worker_options *options,
+                 struct stg_err *err)
+{
+    struct stg_worker_config config = {.pipelines = worker->pipelines,
+                                       .n_threads = stg_cpus_whole(),
+                                       .memory_bytes = memory(),
+                                       .zone = options->zone};
+    int rc = check_zone(options->zone, err);
+    if (rc == 0)
+        rc = load_all(worker, options, err);
+    if (rc == 0)
+        rc = watch_signals(worker, err);
+    if (rc == 0)
+        rc = start_http(worker, options, err);
+    config.n_pipelines = worker->n_pipelines;
+    config.fd = worker->fd;
+    return rc == 0 ? stg_worker_create(&config, &worker->service, err) : rc;
+}
+
+int stg_worker_run(const struct stg_worker_options *options, struct stg_err *err)
+{
+    struct worker worker = {.fd = -1, .signals = -1};
+    int rc = start(&worker, options, err);
+    if (rc == 0)
+        rc = serve(&worker, err);
+    stg_worker_destroy(worker.service);
+    if (rc == 0) {
+        if (!reap(&worker))
+            rc = stg_err(err, -STAGER_UNAVAILABLE,
+                         "stager-worker has ended: its message is above");
+        worker.pid = 0;
+    }
+    finish(&worker);
+    return rc;
+}

@@ -1,0 +1,677 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/worker/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "daemon/dataset/files/digest.h"
+#include "daemon/dataset/files/identity.h"
+#include "daemon/dataset/steps/jump.h"
+#include "daemon/pipeline/signature.h"
+#include "daemon/storage/codec/crc32c.h"
+#include "ops/exec/run.h"
+
+#define QUEUED_PER_THREAD 4
+/* How often others may go before the first request of the queue. */
+#define MAX_PASSED 8
+
+enum { HTTP_OK = 200, HTTP_BAD = 400, HTTP_ABSENT = 404, HTTP_CONFLICT = 409 };
+enum { HTTP_RANGE = 416, HTTP_FAILED = 422, HTTP_BUSY = 503 };
+
+struct pipeline {
+    struct stg_definition *definition;
+    struct stg_stage_plan plan;
+    char digest[STG_DIGEST_BYTES];
+};
+
+struct request {
+    struct stg_worker_ask ask;
+    struct pipeline *of;
+    uint64_t reserved_bytes;
+    struct request *next;
+};
+
+/* Memory that an answer has until it is sent. */
+struct sending {
+    uint64_t id, bytes; /* 0: free */
+};
+
+/* Of one thread. */
+struct maker {
+    struct stg_worker_service *service;
+    pthread_t thread;
+    struct pipeline *of; /* of the dataset; under the lock, as are pass and next */
+    uint64_t pass, next;
+    struct stg_dataset *dataset; /* NULL: none */
+    struct stg_data_identity data;
+    struct stg_run *run; /* of run_of */
+    struct pipeline *run_of;
+    struct stg_tensor *spread; /* of run_of; NULL: its dataset yields whole elements */
+};
+
+struct stg_worker_service {
+    struct stg_worker_config config;
+    struct pipeline pipelines[STG_WORKER_MAX_PIPELINES];
+    gid_t groups[STG_MAX_GROUPS];
+    size_t n_groups;
+    pthread_mutex_t lock; /* guards what follows, and `of`, pass, next of makers */
+    pthread_cond_t asked;
+    struct request *first;
+    unsigned n_queued, n_passed;
+    uint64_t used_bytes;
+    struct sending sending[STG_WORKER_MAX_CONNECTIONS];
+    _Atomic int stopped;
+    unsigned n_started;
+    struct maker makers[];
+};
+
+/* ---- which pipelines ---- */
+
+static int check_steps(const struct stg_pipeline_spec *spec, struct stg_err *err)
+{
+    for (size_t i = 0; i < spec->n_steps; i++) {
+        const struct stg_step *step = &spec->steps[i];
+        if (strcmp(step->name, "py_function") == 0)
+            return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                           "step py_function (line %d): a worker runs no Python: put it "
+                           "into another pipeline",
+                           step->line);
+    }
+    return stg_jump_check(spec, err);
+}
+
+int stg_worker_check(const struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_pipeline_spec *spec = definition->spec;
+    int rc = 0;
+    if (definition->irreproducible != NULL)
+        rc = stg_err(err, -STAGER_INVALID_ARGUMENT, "%s", definition->irreproducible);
+    else if (spec->staged.ignored_codes != 0)
+        rc =
+            stg_err(err, -STAGER_INVALID_ARGUMENT,
+                    "staged: ignored_exception_types: which batches there are depends on "
+                    "the data");
+    else
+        rc = check_steps(spec, err);
+    return rc < 0 ? stg_err_prefix(err, rc,
+                                   "%s: a worker serves pipelines whose batches follow "
+                                   "from their position alone",
+                                   definition->file)
+                  : 0;
+}
+
+/* ---- messages ---- */
+
+void stg_worker_send(int socket, struct stg_worker_answer *answer, const char *text,
+                     int fd)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    answer->text_bytes = (uint32_t)strnlen(text, STG_WORKER_TEXT_BYTES - 1);
+    struct iovec parts[] = {{answer, sizeof(*answer)},
+                            {(void *)(uintptr_t)text, answer->text_bytes}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+                                          .cmsg_level = SOL_SOCKET,
+                                          .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+    }
+    while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+    }
+}
+
+static void refuse(const struct stg_worker_service *service, uint64_t id, unsigned status,
+                   const char *text)
+{
+    struct stg_worker_answer answer = {
+        .id = id, .kind = STG_WORKER_ANSWER, .status = status, .end = STG_WORKER_NO_END};
+    stg_worker_send(service->config.fd, &answer, text, -1);
+}
+
+/* ---- the dataset of a maker ---- */
+
+static void forget(struct maker *maker)
+{
+    stg_dataset_destroy(maker->dataset);
+    maker->dataset = NULL;
+    pthread_mutex_lock(&maker->service->lock);
+    maker->of = NULL;
+    pthread_mutex_unlock(&maker->service->lock);
+}
+
+static int open_pass(struct stg_worker_service *service, const struct pipeline *of,
+                     uint64_t pass, struct stg_dataset **ret, struct stg_err *err)
+{
+    const struct stg_definition *definition = of->definition;
+    struct stg_dataset_env env = {
+        .uid = definition->applier.uid,
+        .gid = definition->applier.gid,
+        .groups = service->groups,
+        .n_groups = service->n_groups,
+        .pass = pass,
+        .buffer_bytes = of->plan.buffer_bytes,
+        .takes_codes = true,
+        .stopped = &service->stopped,
+    };
+    return stg_dataset_create(&definition->projection.spec, &env, ret, err);
+}
+
+/* ABORTED: the data is no longer that of the digest. */
+static int open_again(struct maker *maker, const struct request *request,
+                      struct stg_err *err)
+{
+    const struct stg_definition *definition = request->of->definition;
+    char digest[STG_DIGEST_BYTES];
+    forget(maker);
+    int rc =
+        open_pass(maker->service, request->of, request->ask.pass, &maker->dataset, err);
+    if (rc == 0)
+        rc = stg_digest_write(maker->dataset, definition->spec, definition->content,
+                              digest, err);
+    if (rc == 0)
+        rc = stg_dataset_identify(maker->dataset, definition->spec, &maker->data, err);
+    if (rc < 0 || strcmp(digest, request->of->digest) == 0)
+        return rc;
+    return stg_err(
+        err, -STAGER_ABORTED,
+        "the files of pipeline %s have changed since the worker started: start "
+        "it again",
+        definition->spec->name);
+}
+
+/* Moves to the first batch of a request. Returns 1 if the pass ends before it. */
+static int move(struct maker *maker, const struct request *request, struct stg_err *err)
+{
+    uint64_t first = request->ask.first, got = 0, epoch;
+    struct stg_position position;
+    int rc = 0;
+    if (maker->dataset == NULL || maker->of != request->of ||
+        maker->pass != request->ask.pass || stg_dataset_n_passed(maker->dataset) > first)
+        rc = open_again(maker, request, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&maker->service->lock);
+    maker->of = request->of;
+    maker->pass = request->ask.pass;
+    pthread_mutex_unlock(&maker->service->lock);
+    uint64_t far = first - stg_dataset_n_passed(maker->dataset);
+    if (far > 0)
+        rc = stg_dataset_jump(maker->dataset, far, &got, &position, &epoch, err);
+    return rc == 0 && got < far ? 1 : rc;
+}
+
+/* ---- a batch ---- */
+
+static int open_run(struct maker *maker, struct pipeline *of, struct stg_err *err)
+{
+    const struct stg_projection *projection = &of->definition->projection;
+    if (maker->run_of == of)
+        return 0;
+    stg_run_destroy(maker->run);
+    free(maker->spread);
+    maker->run = NULL;
+    maker->spread = NULL;
+    maker->run_of = NULL;
+    if (projection->places != NULL) {
+        maker->spread = calloc(projection->n_element, sizeof(*maker->spread));
+        if (maker->spread == NULL)
+            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    int rc = stg_run_create_stage(of->definition->graph, &maker->run, err);
+    if (rc == 0)
+        maker->run_of = of;
+    return rc;
+}
+
+static void add_place(const struct maker *maker, const struct stg_block *block,
+                      struct stg_err *err)
+{
+    char place[512];
+    if (err->row < 0 || block->rows == NULL || err->row >= block->n_rows)
+        stg_block_add_place(maker->dataset, block, err);
+    else
+        stg_err_prefix(err, err->code, "%s",
+                       stg_provenance_text(maker->dataset, &block->rows[err->row], place,
+                                           sizeof(place)));
+}
+
+static int write_batch(struct maker *maker, struct pipeline *of,
+                       const struct stg_block *block, const struct stg_key *key,
+                       char *base, uint64_t *ret, struct stg_err *err)
+{
+    const struct stg_definition *definition = of->definition;
+    const struct stg_tensor *element = block->tensors;
+    struct stg_batch_room room = {.limit_bytes = of->plan.max_batch_bytes};
+    if (block->error.code != 0) {
+        *err = block->error;
+        return err->code;
+    }
+    if (maker->spread != NULL) {
+        stg_projection_spread(&definition->projection, element, maker->spread);
+        element = maker->spread;
+    }
+    int rc = stg_run_write(maker->run, stg_graph_boundary(definition->graph), element,
+                           key, base, of->plan.max_batch_bytes, &room, ret, err);
+    if (rc < 0) {
+        err->code = rc;
+        add_place(maker, block, err);
+        return rc;
+    }
+    struct stg_batch_header *header = (struct stg_batch_header *)(void *)base;
+    header->pass = key->pass;
+    header->epoch = key->epoch;
+    header->index = key->index;
+    header->n_rows = (uint64_t)block->n_rows;
+    header->data = maker->data;
+    return 0;
+}
+
+static uint64_t align(uint64_t bytes)
+{
+    return (bytes + STG_TENSOR_ALIGN - 1) / STG_TENSOR_ALIGN * STG_TENSOR_ALIGN;
+}
+
+static void write_head(char *at, const char *base, uint64_t bytes)
+{
+    uint32_t crc = stg_crc32c()->extend(0, base, bytes);
+    memset(at, 0, STG_WORKER_HEAD_BYTES);
+    memcpy(at, &bytes, sizeof(bytes));
+    memcpy(at + sizeof(bytes), &crc, sizeof(crc));
+}
+
+/* ---- a request ---- */
+
+/* The coordinates of the next batch. CONFLICT: the epoch is another. */
+static int find_key(const struct request *request, const struct stg_block *block,
+                    struct stg_key *key, bool is_first, struct stg_err *err)
+{
+    const struct stg_worker_ask *ask = &request->ask;
+    uint64_t epoch = ask->has_epoch ? ask->epoch : 0;
+    if (is_first)
+        *key = (struct stg_key){.pass = ask->pass,
+                                .epoch = epoch,
+                                .index = ask->has_epoch ? ask->index : ask->first};
+    else
+        key->index = block->epoch == key->epoch ? key->index + 1 : 0;
+    if (is_first && block->epoch != epoch)
+        return stg_err(err, -STAGER_ABORTED,
+                       "batch %" PRIu64 " is of epoch %" PRIu64
+                       ", and the request says %" PRIu64,
+                       ask->first, block->epoch, epoch);
+    key->epoch = block->epoch;
+    return 0;
+}
+
+/* What was made of a request. */
+struct made {
+    uint64_t n, bytes, end;
+    bool conflicts; /* the epoch, or the data, is not that of the request */
+};
+
+static int make_one(struct maker *maker, const struct request *request,
+                    struct stg_key *key, char *base, struct made *made,
+                    struct stg_err *err)
+{
+    struct stg_block *block = NULL;
+    uint64_t bytes = 0;
+    int rc = stg_dataset_next(maker->dataset, &block, err);
+    if (rc != 0)
+        return rc;
+    rc = find_key(request, block, key, made->n == 0, err);
+    made->conflicts = rc < 0;
+    char *at = base + made->bytes;
+    if (rc == 0)
+        rc = write_batch(maker, request->of, block, key, at + STG_WORKER_HEAD_BYTES,
+                         &bytes, err);
+    stg_block_unref(block);
+    if (rc < 0)
+        return rc;
+    write_head(at, at + STG_WORKER_HEAD_BYTES, bytes);
+    memset(at + STG_WORKER_HEAD_BYTES + bytes, 0, align(bytes) - bytes);
+    made->bytes += STG_WORKER_HEAD_BYTES + align(bytes);
+    made->n++;
+    return 0;
+}
+
+/* Makes what there is. An error after the first batch leaves the batches before it. */
+static int make_all(struct maker *maker, const struct request *request, char *base,
+                    struct made *made, struct stg_err *err)
+{
+    struct stg_key key = {0};
+    uint64_t n = request->ask.last - request->ask.first + 1;
+    int rc = open_run(maker, request->of, err);
+    if (rc == 0)
+        rc = move(maker, request, err);
+    made->conflicts = rc == -STAGER_ABORTED;
+    while (rc == 0 && made->n < n)
+        rc = make_one(maker, request, &key, base, made, err);
+    if (rc == 1)
+        made->end = stg_dataset_n_passed(maker->dataset);
+    if (rc == 0)
+        return 0;
+    forget(maker);
+    return rc < 0 && made->n > 0 ? 0 : rc;
+}
+
+static void note_end(struct maker *maker, const struct request *request,
+                     const struct made *made)
+{
+    struct stg_worker_service *service = maker->service;
+    struct sending *free_one = NULL;
+    pthread_mutex_lock(&service->lock);
+    service->used_bytes -= request->reserved_bytes - made->bytes;
+    for (size_t i = 0; made->bytes > 0 && i < STG_WORKER_MAX_CONNECTIONS; i++) {
+        if (service->sending[i].bytes == 0)
+            free_one = &service->sending[i];
+    }
+    if (free_one != NULL)
+        *free_one = (struct sending){.id = request->ask.id, .bytes = made->bytes};
+    maker->next = request->ask.first + made->n;
+    pthread_mutex_unlock(&service->lock);
+}
+
+static void answer(struct maker *maker, const struct request *request, int rc, int fd,
+                   const struct made *made, struct stg_err *err)
+{
+    struct stg_worker_answer ret = {.id = request->ask.id,
+                                    .kind = STG_WORKER_ANSWER,
+                                    .status = HTTP_OK,
+                                    .bytes = made->bytes,
+                                    .last = request->ask.first + made->n - 1,
+                                    .end = made->end};
+    const char *text = "";
+    if (rc < 0) {
+        ret.status = made->conflicts                    ? HTTP_CONFLICT
+                     : rc == -STAGER_CANCELLED          ? HTTP_BUSY
+                     : rc == -STAGER_RESOURCE_EXHAUSTED ? HTTP_BUSY
+                                                        : HTTP_FAILED;
+        ret.code = (uint32_t)-rc;
+        text = err->text;
+    } else if (made->n == 0) {
+        ret.status = HTTP_ABSENT;
+        text = "the pass ends before this batch";
+    }
+    stg_worker_send(maker->service->config.fd, &ret, text, made->n > 0 ? fd : -1);
+}
+
+static void serve(struct maker *maker, struct request *request)
+{
+    struct stg_err err = {.row = -1};
+    struct made made = {.end = STG_WORKER_NO_END};
+    int fd = memfd_create("stager-batches", MFD_CLOEXEC);
+    char *base = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)request->reserved_bytes) == 0)
+        base = mmap(NULL, request->reserved_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                    0);
+    int rc = base != MAP_FAILED ? make_all(maker, request, base, &made, &err)
+                                : stg_err(&err, -STAGER_RESOURCE_EXHAUSTED,
+                                          "no memory for batches: %s", strerror(errno));
+    if (base != MAP_FAILED)
+        munmap(base, request->reserved_bytes);
+    if (made.n > 0 && ftruncate(fd, (off_t)made.bytes) < 0)
+        made = (struct made){.end = STG_WORKER_NO_END};
+    note_end(maker, request, &made);
+    answer(maker, request, rc, fd, &made, &err);
+    if (fd >= 0)
+        close(fd);
+    free(request);
+}
+
+/* ---- the queue ---- */
+
+static bool suits(const struct maker *maker, const struct request *request)
+{
+    return maker->of == request->of && maker->pass == request->ask.pass &&
+           maker->next <= request->ask.first;
+}
+
+/* The lock is held. The request for which the maker moves least; the first one, when
+ * others went before it often. */
+static struct request *pick(struct stg_worker_service *service, const struct maker *maker)
+{
+    struct request **best = &service->first;
+    for (struct request **at = best; *at != NULL && service->n_passed < MAX_PASSED;
+         at = &(*at)->next) {
+        if (suits(maker, *at) &&
+            (!suits(maker, *best) || (*at)->ask.first < (*best)->ask.first))
+            best = at;
+    }
+    struct request *ret = *best;
+    service->n_passed = best == &service->first ? 0 : service->n_passed + 1;
+    *best = ret->next;
+    service->n_queued--;
+    return ret;
+}
+
+static void *run(void *arg)
+{
+    struct maker *maker = arg;
+    struct stg_worker_service *service = maker->service;
+    for (;;) {
+        pthread_mutex_lock(&service->lock);
+        while (service->first == NULL && !service->stopped)
+            pthread_cond_wait(&service->asked, &service->lock);
+        struct request *request = service->stopped ? NULL : pick(service, maker);
+        pthread_mutex_unlock(&service->lock);
+        if (request == NULL)
+            return NULL;
+        serve(maker, request);
+    }
+}
+
+static struct pipeline *find(struct stg_worker_service *service, const char *digest)
+{
+    for (size_t i = 0; i < service->config.n_pipelines; i++) {
+        if (strcmp(service->pipelines[i].digest, digest) == 0)
+            return &service->pipelines[i];
+    }
+    return NULL;
+}
+
+static void refuse_unknown(struct stg_worker_service *service, uint64_t id)
+{
+    char text[8192] = "this worker serves";
+    size_t n = strlen(text);
+    for (size_t i = 0; i < service->config.n_pipelines && n < sizeof(text); i++) {
+        const struct pipeline *of = &service->pipelines[i];
+        int wrote = snprintf(text + n, sizeof(text) - n, "%s %s (%.60s)",
+                             i > 0 ? "," : "", of->digest, of->definition->spec->name);
+        n += wrote > 0 ? (size_t)wrote : 0;
+    }
+    refuse(service, id, HTTP_ABSENT, text);
+}
+
+static void done(struct stg_worker_service *service, uint64_t id)
+{
+    pthread_mutex_lock(&service->lock);
+    for (size_t i = 0; i < STG_WORKER_MAX_CONNECTIONS; i++) {
+        struct sending *sending = &service->sending[i];
+        if (sending->bytes == 0 || sending->id != id)
+            continue;
+        service->used_bytes -= sending->bytes;
+        sending->bytes = 0;
+    }
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* Returns NULL, or why not now. */
+static const char *enqueue(struct stg_worker_service *service, struct request *request)
+{
+    const char *why = NULL;
+    struct request **last = &service->first;
+    pthread_mutex_lock(&service->lock);
+    if (service->n_queued >= QUEUED_PER_THREAD * service->config.n_threads)
+        why = "the worker is busy: its queue is full";
+    else if (request->reserved_bytes > service->config.memory_bytes - service->used_bytes)
+        why = "the worker is busy: its memory is in use";
+    while (why == NULL && *last != NULL)
+        last = &(*last)->next;
+    if (why == NULL) {
+        *last = request;
+        service->n_queued++;
+        service->used_bytes += request->reserved_bytes;
+        pthread_cond_signal(&service->asked);
+    }
+    pthread_mutex_unlock(&service->lock);
+    return why;
+}
+
+static void ask(struct stg_worker_service *service, const struct stg_worker_ask *ask)
+{
+    struct pipeline *of = find(service, ask->digest);
+    char text[256];
+    if (of == NULL) {
+        refuse_unknown(service, ask->id);
+        return;
+    }
+    uint64_t one = STG_WORKER_HEAD_BYTES + align(of->plan.max_batch_bytes);
+    uint64_t n = ask->last - ask->first + 1, most = service->config.memory_bytes / one;
+    if (n > most) {
+        snprintf(text, sizeof(text),
+                 "a range of this pipeline has %" PRIu64
+                 " batches at most: the worker has %" PRIu64
+                 " bytes for batches, and one may need %" PRIu64,
+                 most, service->config.memory_bytes, one);
+        refuse(service, ask->id, HTTP_RANGE, text);
+        return;
+    }
+    struct request *request = calloc(1, sizeof(*request));
+    const char *why = "out of memory";
+    if (request != NULL) {
+        *request = (struct request){.ask = *ask, .of = of, .reserved_bytes = n * one};
+        why = enqueue(service, request);
+    }
+    if (why == NULL)
+        return;
+    free(request);
+    refuse(service, ask->id, HTTP_BUSY, why);
+}
+
+void stg_worker_take(struct stg_worker_service *service,
+                     const struct stg_worker_ask *message)
+{
+    if (message->kind == STG_WORKER_DONE)
+        done(service, message->id);
+    else if (message->kind == STG_WORKER_ASK && message->last >= message->first &&
+             message->last - message->first < STG_WORKER_MAX_BATCHES)
+        ask(service, message);
+}
+
+/* ---- life ---- */
+
+static int open_pipeline(struct stg_worker_service *service, struct pipeline *of,
+                         struct stg_definition *definition, uint64_t default_bytes,
+                         struct stg_err *err)
+{
+    struct stg_dataset *dataset = NULL;
+    struct stg_plan_asked asked = stg_definition_asked(definition, 1, 2, default_bytes);
+    of->definition = definition;
+    int rc = stg_stage_plan(&asked, &of->plan, err);
+    if (rc == 0)
+        rc = open_pass(service, of, 0, &dataset, err);
+    if (rc == 0)
+        rc = stg_digest_write(dataset, definition->spec, definition->content, of->digest,
+                              err);
+    stg_dataset_destroy(dataset);
+    return rc < 0 ? stg_err_prefix(err, rc, "%s", definition->file) : 0;
+}
+
+static int start_all(struct stg_worker_service *service, struct stg_err *err)
+{
+    for (unsigned i = 0; i < service->config.n_threads; i++) {
+        struct maker *maker = &service->makers[i];
+        maker->service = service;
+        int number = pthread_create(&maker->thread, NULL, run, maker);
+        if (number != 0)
+            return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "cannot start thread %u: %s",
+                           i, strerror(number));
+        service->n_started++;
+    }
+    return 0;
+}
+
+static void hello(const struct stg_worker_service *service)
+{
+    char text[STG_WORKER_TEXT_BYTES];
+    const char *zone = service->config.zone;
+    struct stg_worker_answer message = {.kind = STG_WORKER_HELLO};
+    int n = snprintf(text, sizeof(text),
+                     "{\"version\": \"%s\", \"cpus\": %u, \"zone\": ", STG_RELEASE,
+                     service->config.n_threads);
+    n += snprintf(text + n, sizeof(text) - (size_t)n,
+                  zone != NULL ? "\"%.64s\", \"pipelines\": [" : "null, \"pipelines\": [",
+                  zone != NULL ? zone : "");
+    for (size_t i = 0; i < service->config.n_pipelines; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n,
+                      "%s{\"name\": \"%.64s\", \"digest\": \"%s\"}", i > 0 ? ", " : "",
+                      service->pipelines[i].definition->spec->name,
+                      service->pipelines[i].digest);
+    snprintf(text + n, sizeof(text) - (size_t)n, "]}\n");
+    stg_worker_send(service->config.fd, &message, text, -1);
+}
+
+int stg_worker_create(const struct stg_worker_config *config,
+                      struct stg_worker_service **ret, struct stg_err *err)
+{
+    struct stg_worker_service *service =
+        calloc(1, sizeof(*service) + config->n_threads * sizeof(struct maker));
+    if (service == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    service->config = *config;
+    pthread_mutex_init(&service->lock, NULL);
+    pthread_cond_init(&service->asked, NULL);
+    int n = getgroups(STG_MAX_GROUPS, service->groups);
+    service->n_groups = n > 0 ? (size_t)n : 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < config->n_pipelines; i++)
+        rc = open_pipeline(service, &service->pipelines[i], config->pipelines[i],
+                           config->memory_bytes / 4, err);
+    if (rc == 0)
+        rc = start_all(service, err);
+    if (rc < 0) {
+        stg_worker_destroy(service);
+        return rc;
+    }
+    hello(service);
+    *ret = service;
+    return 0;
+}
+
+void stg_worker_destroy(struct stg_worker_service *service)
+{
+    if (service == NULL)
+        return;
+    pthread_mutex_lock(&service->lock);
+    service->stopped = 1;
+    pthread_cond_broadcast(&service->asked);
+    pthread_mutex_unlock(&service->lock);
+    for (unsigned i = 0; i < service->n_started; i++) {
+        struct maker *maker = &service->makers[i];
+        pthread_join(maker->thread, NULL);
+        stg_dataset_destroy(maker->dataset);
+        stg_run_destroy(maker->run);
+        free(maker->spread);
+    }
+    while (service->first != NULL) {
+        struct request *next = service->first->next;
+        free(service->first);
+        service->first = next;
+    }
+    pthread_cond_destroy(&service->asked);
+    pthread_mutex_destroy(&service->lock);
+    free(service);
+}

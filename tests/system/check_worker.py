@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stagerd --worker: its batches are those of the definition, computed here, at any
+position; ends, errors, tokens, TLS, draining."""
+import concurrent.futures
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon import SLOW, check  # noqa: E402
+
+TOKEN = "a-token-of-this-test-0123"
+N, SIZE = 1003, 10
+ROWS = f"""
+name: rows
+dataset:
+- files: {{pattern: "DIR/data/*.csv", shuffle: false}}
+- text_line
+- batch: {{batch_size: {SIZE}}}
+graph:
+- {{name: c, op: decode_csv, input: record, record_defaults: [0, 0]}}
+staged: {{features: {{label: "c:0", weight: "c:1"}}}}
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Worker:
+    """A worker over one pipeline, ended by its pid."""
+
+    def __init__(self, build, folder, files, *options):
+        self.port = free_port()
+        self.log = os.path.join(folder, "log")
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(build, "daemon", "stagerd"), "--worker", "--listen", f"127.0.0.1:{self.port}",
+                 *options, *files], stderr=log, stdin=subprocess.DEVNULL)
+        self.context = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def connect(self):
+        if self.context:
+            return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20 * SLOW, context=self.context)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20 * SLOW)
+
+    def get(self, path, token=TOKEN, method="GET"):
+        connection = self.connect()
+        try:
+            connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def wait(self):
+        """Until it is ready, with its digest."""
+        until = time.monotonic() + 20 * SLOW
+        while True:
+            try:
+                if self.get("/readyz")[0] == 200:
+                    break
+            except OSError:
+                pass
+            check(self.process.poll() is None and time.monotonic() < until,
+                  f"the worker does not start:\n{open(self.log, encoding='utf-8').read()}")
+            time.sleep(0.02)
+        status, _, body = self.get("/v1/worker")
+        check(status == 200, f"/v1/worker: {status} {body}")
+        self.about = json.loads(body)
+        return self.about["pipelines"][0]["digest"]
+
+
+def frames(body):
+    """The batches of a body, whose checksums are right."""
+    at, ret = 0, []
+    while at < len(body):
+        n, crc, zero = struct.unpack_from("<QII", body, at)
+        check(zero == 0 and body[at + 16:at + 64] == bytes(48), "the rest of a head is zero")
+        batch = body[at + 64:at + 64 + n]
+        check(len(batch) == n and crc32c(batch) == crc, f"frame at {at}: CRC-32C")
+        ret.append(batch)
+        at += 64 + (n + 63) // 64 * 64
+    check(at == len(body), "the body ends with a frame")
+    return ret
+
+
+TABLE = []
+for i in range(256):
+    c = i
+    for _ in range(8):
+        c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+    TABLE.append(c)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def tensors(batch):
+    """Header and int32 tensors of a batch at rest, read by core/layout.h."""
+    magic, major, _, kind, n, header, entry, total = struct.unpack_from("<IHHIIIIQ", batch)
+    check((magic, major, kind, header, entry, total) == (0x48435442, 1, 1, 256, 128, len(batch)), "header")
+    generation, number, pass_, epoch, index, dropped, partition, feed = struct.unpack_from("<8Q", batch, 32)
+    check((generation, number, dropped, partition, feed) == (0,) * 5, "fields of delivery are zero")
+    rows, = struct.unpack_from("<Q", batch, 112)
+    values = {}
+    for i in range(n):
+        at = header + entry * i
+        name_at, name_n, dtype, ndim = struct.unpack_from("<4I", batch, at)
+        offset, size = struct.unpack_from("<QQ", batch, at + 88)
+        name = batch[name_at:name_at + name_n].decode()
+        values[name] = list(struct.unpack_from(f"<{size // 4}i", batch, offset))
+    return dict(pass_=pass_, epoch=epoch, index=index, rows=rows), values
+
+
+def expected(index):
+    """What the source has there."""
+    first = index * SIZE
+    rows = range(first, min(first + SIZE, N))
+    return {"label": [r * 7 for r in rows], "weight": [r % 13 for r in rows]}
+
+
+def check_batches(worker, digest):
+    path = f"/v1/batches/{digest}"
+    last = (N - 1) // SIZE
+    for pass_, index in ((0, 5), (0, 0), (3, 99), (0, last), (0, 50), (0, 51)):
+        status, headers, body = worker.get(f"{path}/{pass_}/{index}")
+        check(status == 200, f"{index}: {status} {body[:200]}")
+        check(headers["ETag"] == f'"{digest}/{pass_}/{index}-{index}"', "ETag")
+        check(headers["Cache-Control"] == "private, immutable, max-age=86400", "Cache-Control")
+        check(int(headers["Content-Length"]) == len(body) and headers["Stager-Zone"] == "z1", "headers")
+        (batch,) = frames(body)
+        where, values = tensors(batch)
+        rows = min(SIZE, N - index * SIZE)
+        check(where == dict(pass_=pass_, epoch=0, index=index, rows=rows), f"coordinates {where}")
+        check(values == expected(index), f"values of {index}: {values}")
+    status, _, body = worker.get(f"{path}/0/10-73")
+    check(status == 200 and [tensors(b)[1] for b in frames(body)] == [expected(i) for i in range(10, 74)], "range")
+    status, headers, body = worker.get(f"{path}/0/{last - 1}-{last + 40}")
+    check(status == 200 and headers["Stager-End"] == str(last + 1), "the range ends with the pass")
+    check([tensors(b)[1] for b in frames(body)] == [expected(last - 1), expected(last)], "its batches")
+    for index in (last + 1, 1 << 40):
+        status, headers, _ = worker.get(f"{path}/0/{index}")
+        check(status == 404 and headers["Stager-End"] == str(last + 1), f"end: {status} {headers}")
+    # The coordinates of the asking side count.
+    where, values = tensors(frames(worker.get(f"{path}/0/7?epoch=0&index=3")[2])[0])
+    check(where["index"] == 3 and values == expected(7), "index of the query")
+    check(worker.get(f"{path}/0/7?epoch=2&index=3")[0] == 409, "another epoch")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda i: worker.get(f"{path}/0/{i}"), [i * 37 % 100 for i in range(100)]))
+    served = [(i * 37 % 100, g) for i, g in enumerate(got) if g[0] == 200]
+    check(all(g[0] in (200, 503) for g in got) and served, "served or refused")
+    for index, (_, _, body) in served:
+        check(tensors(frames(body)[0])[1] == expected(index), f"{index} of many at once")
+
+
+def check_refusals(worker, digest):
+    path = f"/v1/batches/{digest}"
+    for token in (None, "x", TOKEN[:-1], TOKEN + "x", TOKEN[:-1] + "4"):
+        for page in ("/v1/worker", f"{path}/0/0"):
+            check(worker.get(page, token)[0] == 401, f"token {token}")
+    check(worker.get("/healthz", None)[0] == 200 and worker.get("/readyz", None)[0] == 200, "probes need no token")
+    for bad in ("", "/0", "/0/", "/x/0", "/0/-1", "/0/5-4", "/0/0-64", "/0/1/2", "/00/1", "/0/01",
+                "/0/99999999999999999999999", "/0/1?epoch=1", "/0/1?epoch=x&index=0", "/0/1-"):
+        check(worker.get(path + bad)[0] == 400, f"{bad}: {worker.get(path + bad)}")
+    check(worker.get("/v1/batches/" + digest.upper() + "/0/0")[0] == 400, "upper case")
+    status, _, body = worker.get("/v1/batches/" + "0" * 64 + "/0/0")
+    check(status == 404 and digest in body.decode() and "rows" in body.decode(), f"unknown digest: {body}")
+    check(worker.get("/else")[0] == 404 and worker.get("/v1/worker", method="DELETE")[0] == 405, "other pages")
+    with socket.create_connection(("127.0.0.1", worker.port), timeout=20 * SLOW) as raw:
+        raw.sendall(b"\x00\xff garbage\r\n\r\n")
+        while raw.recv(4096):
+            pass
+    with socket.create_connection(("127.0.0.1", worker.port)) as raw:  # leaves before its answer
+        raw.sendall(f"GET {path}/0/0-63 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    check(worker.get(f"{path}/0/0")[0] == 200, "it goes on")
+
+
+def end(worker):
+    worker.process.send_signal(signal.SIGTERM)
+    code = worker.process.wait(60 * SLOW)
+    check(code == 0, f"SIGTERM: status {code}\n{open(worker.log, encoding='utf-8').read()}")
+
+
+def refused(build, folder, text, part, *options):
+    path = os.path.join(folder, "bad.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    got = subprocess.run([os.path.join(build, "daemon", "stagerd"), "--worker", "--listen", f"127.0.0.1:{free_port()}",
+                          *options, path], stderr=subprocess.PIPE, text=True, timeout=60 * SLOW, check=False)
+    check(got.returncode == 1 and part in got.stderr, f"{got.returncode}: {got.stderr}")
+
+
+def main(build):
+    folder = tempfile.mkdtemp(prefix="stg-worker-")
+    try:
+        data = os.path.join(folder, "data")
+        os.mkdir(data)
+        for k, (first, last) in enumerate(((0, 400), (400, N))):
+            with open(os.path.join(data, f"{k}.csv"), "w", encoding="utf-8") as file:
+                file.writelines(f"{r * 7},{r % 13}\n" for r in range(first, last))
+        text = ROWS.replace("DIR", folder)
+        pipeline = os.path.join(folder, "rows.yaml")
+        token = os.path.join(folder, "token")
+        for path, content in ((pipeline, text), (token, TOKEN + "\n")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+        with Worker(build, folder, [pipeline], "--token-file", token, "--zone", "z1") as worker:
+            digest = worker.wait()
+            check(worker.about["zone"] == "z1" and worker.about["pipelines"][0]["name"] == "rows", "about")
+            check_batches(worker, digest)
+            check_refusals(worker, digest)
+            # A record that fails, behind those that were counted: other bytes, and as many.
+            with open(os.path.join(data, "1.csv"), "r+", encoding="utf-8") as file:
+                file.write("x")
+            status, headers, body = worker.get(f"/v1/batches/{digest}/5/40")
+            check(status == 422 and headers["Stager-Code"] == "INVALID_ARGUMENT" and b"1.csv: line 1" in body,
+                  f"a bad record: {status} {dict(headers)} {body}")
+            check(worker.get(f"/v1/batches/{digest}/5/41")[0] == 200, "the next batch")
+            with open(os.path.join(data, "1.csv"), "a", encoding="utf-8") as file:
+                file.write("1,1\n")
+            status, _, body = worker.get(f"/v1/batches/{digest}/6/0")
+            check(status == 409 and b"have changed" in body, f"other data: {status} {body}")
+            end(worker)
+        openssl = shutil.which("openssl")
+        if openssl:
+            key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
+            subprocess.run([openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate,
+                            "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+                           check=True, stderr=subprocess.DEVNULL)
+            with Worker(build, folder, [pipeline], "--tls-cert", certificate, "--tls-key", key) as worker:
+                worker.context = ssl.create_default_context(cafile=certificate)
+                status, _, body = worker.get(f"/v1/batches/{worker.wait()}/0/3", None)
+                check(status == 200 and tensors(frames(body)[0])[1] == expected(3), "TLS")
+                end(worker)
+        refused(build, folder, text.replace("- text_line", "- text_line\n- shuffle: {buffer_size: 5}"), "shuffle")
+        refused(build, folder, text.replace("- text_line", "- text_line\n- filter: {graph: [], predicate: x}"), "filter")
+        refused(build, folder, text, "--tls-key", "--tls-cert", pipeline)
+        refused(build, folder, text, "token", "--listen", f"0.0.0.0:{free_port()}")
+        refused(build, folder, text, "zone", "--zone", "a b")
+    finally:
+        shutil.rmtree(folder)
+    print("ok")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
