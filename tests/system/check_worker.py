@@ -192,8 +192,6 @@ def check_refusals(worker, digest):
     check(worker.get("/else")[0] == 404 and worker.get("/v1/worker", method="DELETE")[0] == 405, "other pages")
     with socket.create_connection(("127.0.0.1", worker.port), timeout=20 * SLOW) as raw:
         raw.sendall(b"\x00\xff garbage\r\n\r\n")
-        while raw.recv(4096):
-            pass
     with socket.create_connection(("127.0.0.1", worker.port)) as raw:  # leaves before its answer
         raw.sendall(f"GET {path}/0/0-63 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
     check(worker.get(f"{path}/0/0")[0] == 200, "it goes on")
