@@ -378,9 +378,9 @@ int stg_worker_http_create(const struct stg_worker_http_config *config,
         0, NULL, NULL, serve, http, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL,
         MHD_OPTION_CONNECTION_LIMIT, STG_WORKER_MAX_CONNECTIONS,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-        MHD_OPTION_ARRAY, has_tls ? tls : tls + 2, MHD_OPTION_END);
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, http, MHD_OPTION_ARRAY, has_tls ? tls : tls + 2, MHD_OPTION_END);
     const union MHD_DaemonInfo *info =
         http->daemon != NULL ? MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)
                              : NULL;
