@@ -129,6 +129,16 @@ struct stg_feed {
     int line, column;
 };
 
+/* Stage workers on other machines (staged.remote). */
+struct stg_remote_workers {
+    const char *const *urls;
+    size_t n_urls; /* 0: there are none */
+    enum stg_smart_stage mode;
+    uint32_t max_requests;                   /* at once */
+    uint64_t max_bytes_per_s;                /* 0: no limit */
+    const char *token_file, *ca_file, *zone; /* NULL: not set */
+};
+
 /* The bit of a status code in a set of codes. Code 0 is never in a set. */
 #define STG_CODE_BIT(code) (UINT32_C(1) << (code))
 
@@ -169,6 +179,7 @@ struct stg_staged {
     const struct stg_attr
         *transfers; /* per feature: the dtype for its transfer, half as wide */
     size_t n_transfers;
+    struct stg_remote_workers remote;
 };
 
 struct stg_pipeline_spec {

@@ -574,6 +574,26 @@ static int transfers_convert(const Stager__Staged *from, struct stg_bump *bump,
     return 0;
 }
 
+static int remote_convert(const Stager__StageRemote *from, struct stg_remote_workers *ret,
+                          struct stg_err *err)
+{
+    if (from == NULL)
+        return 0;
+    if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
+                                             from->mode) == NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "remote.mode %d is not known to this release", from->mode);
+    *ret = (struct stg_remote_workers){.urls = (const char *const *)from->workers,
+                                       .n_urls = from->n_workers,
+                                       .mode = (enum stg_smart_stage)from->mode,
+                                       .max_requests = from->max_requests,
+                                       .max_bytes_per_s = from->max_bytes_per_s,
+                                       .token_file = from->token_file,
+                                       .ca_file = from->ca_file,
+                                       .zone = from->zone};
+    return 0;
+}
+
 static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_spec *spec,
                           struct stg_err *err)
 {
@@ -634,6 +654,8 @@ static int convert_staged(const Stager__Pipeline *message, struct stg_pipeline_s
         rc = feeds_convert(from, &spec->bump, &spec->staged, err);
     if (rc == 0)
         rc = transfers_convert(from, &spec->bump, &spec->staged, err);
+    if (rc == 0)
+        rc = remote_convert(from->remote, &spec->staged.remote, err);
     if (rc < 0)
         return rc;
     if (from->features != NULL &&

@@ -76,6 +76,7 @@ static const struct {
     {&stager__staged__descriptor, "stage_subgraph_thread_pool_id", {0, 65535}},
     {&stager__staged__descriptor, "stage_subgraph_stream_id", {0, 65535}},
     {&stager__staged__descriptor, "reconnect_grace_millis", {0, MAX_MILLIS}},
+    {&stager__stage_remote__descriptor, "max_requests", {1, 64}},
     {&stager__settings__descriptor, "max_clients", {1, 65536}},
     {&stager__cluster__descriptor, "compare_timeout_millis", {1, MAX_MILLIS}},
     {&stager__quota__descriptor, "requests_per_second", {1, UINT32_MAX}},

@@ -213,6 +213,7 @@ struct stg_pipeline_status {
     const char *container;   /* the counts below are for all pipelines that name it */
     uint32_t container_tables, container_caches;
     uint64_t container_bytes;
+    const char *remote;      /* what stage workers did; "": there are none */
     const char *py_function; /* "module:name"; "": none */
     uint32_t workers;
     uint64_t worker_calls, workers_lost;

@@ -7,7 +7,7 @@
 
 #define STATUS_TEXTS(F)                                                                  \
     F(state), F(delivery), F(last_error), F(on_timeout), F(container), F(py_function),   \
-        F(gpu), F(gpu_why), F(thread_pool), F(commit_problem)
+        F(gpu), F(gpu_why), F(thread_pool), F(commit_problem), F(remote)
 #define STATUS_NUMBERS(F)                                                                \
     F(generation), F(run_id), F(pass), F(epoch), F(capacity), F(num_threads),            \
         F(num_clients), F(buffered), F(published), F(assigned), F(released), F(dropped), \

@@ -449,6 +449,7 @@ void stg_reply_status_json(struct stg_json_writer *json,
     }
     rates_json(json, status);
     progress_json(json, status);
+    stg_json_put_string(json, "remote", status->remote);
     stg_json_put_string(json, "py_function", status->py_function);
     stg_json_put_string(json, "gpu", status->gpu);
     stg_json_put_string(json, "gpu_why", status->gpu_why);

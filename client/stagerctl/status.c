@@ -172,6 +172,8 @@ static void add_threads(struct stg_table *t, const struct stg_pipeline_status *s
         (double)s->producer_busy_ns / 1e9, (double)s->producer_wait_ns / 1e9);
     add_text(t, "pool", s->thread_pool);
     add_tuned(t, s);
+    if (stg_text_or(s->remote, "")[0] != '\0')
+        printf("  remote      %s\n", s->remote);
     if (stg_text_or(s->py_function, "")[0] != '\0')
         add(t, "function", "%s: %u worker%s, %" PRIu64 " calls, %" PRIu64 " workers lost",
             s->py_function, s->workers, s->workers == 1 ? "" : "s", s->worker_calls,

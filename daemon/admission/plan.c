@@ -78,6 +78,7 @@ static void count_extents(struct stg_stage_plan *plan)
 {
     const struct stg_plan_asked *asked = &plan->asked;
     plan->n_extents = (uint64_t)plan->capacity * round_items(asked) + plan->num_threads +
+                      plan->num_remote +
                       (uint64_t)asked->num_clients * plan->max_in_flight + 1;
 }
 
@@ -143,6 +144,10 @@ static void find_demand(const struct stg_plan_asked *asked, struct demand *ret)
         .asked = *asked,
         .capacity = staged->capacity != 0 ? staged->capacity : MAX_AUTO_CAPACITY,
         .num_threads = staged->num_threads != 0 ? staged->num_threads : most_threads(),
+        .num_remote =
+            staged->remote.n_urls > 0 && staged->remote.mode != STG_SMART_STAGE_OFF
+                ? staged->remote.max_requests
+                : 0,
         .max_in_flight = asked->max_in_flight,
     };
     count_extents(n);
@@ -294,18 +299,21 @@ static void say_least(const struct demand *demand, struct stg_err *err)
 {
     const struct stg_plan_asked *asked = &demand->n.asked;
     struct stg_stage_plan plan = demand->n;
-    char rounds[32] = "";
+    char rounds[32] = "", remote[48] = "";
     while (take_from_auto(&plan))
         ;
     if (round_items(asked) > 1)
         snprintf(rounds, sizeof(rounds), " x num_clients %u", asked->num_clients);
+    if (plan.num_remote > 0)
+        snprintf(remote, sizeof(remote), " + remote.max_requests %u", plan.num_remote);
     uint64_t written = asked->staged->max_batch_bytes;
     uint64_t bytes = written != 0 ? written : demand->least;
     stg_err(
         err, -STAGER_RESOURCE_EXHAUSTED,
-        "(capacity %u%s + num_threads %u + num_clients %u x max_in_flight %u + 1) x %s "
+        "(capacity %u%s + num_threads %u%s + num_clients %u x max_in_flight %u + 1) x %s "
         "%" PRIu64 " = %.1f MiB",
-        plan.capacity, rounds, plan.num_threads, asked->num_clients, asked->max_in_flight,
+        plan.capacity, rounds, plan.num_threads, remote, asked->num_clients,
+        asked->max_in_flight,
         demand->is_known ? "max_batch_bytes" : "the least bytes of a batch,", bytes,
         (double)plan.n_extents * (double)stg_granules(bytes) / MIB);
 }

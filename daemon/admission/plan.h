@@ -35,8 +35,9 @@ struct stg_plan_asked {
 /* How much memory a pipeline needs: the arithmetic of admission. */
 struct stg_stage_plan {
     struct stg_plan_asked asked;
-    uint64_t n_extents; /* capacity (round_robin: x num_clients) + num_threads + all
-                           max_in_flight + 1 */
+    uint64_t n_extents;  /* capacity (round_robin: x num_clients) + num_threads +
+                            num_remote + all max_in_flight + 1 */
+    uint32_t num_remote; /* requests to stage workers at once */
     uint32_t capacity, num_threads; /* auto: the most that it may come to, and is counted
                                        with. Where the size of a batch is not known, such
                                        that there are 16 extents */

@@ -10,6 +10,7 @@
 #include "daemon/dataset/dataset.h"
 #include "daemon/dataset/step_lint.h"
 #include "daemon/dataset/steps/division.h"
+#include "daemon/dataset/steps/jump.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/dataset/vocabulary.h"
@@ -152,6 +153,27 @@ static int check_division(const struct stg_pipeline_spec *spec, struct stg_err *
     return rc;
 }
 
+/* A worker finds any batch by its number alone. */
+static int check_remote(const struct stg_definition *definition, struct stg_err *err)
+{
+    const struct stg_remote_workers *remote = &definition->spec->staged.remote;
+    if (remote->n_urls == 0 || remote->mode == STG_SMART_STAGE_OFF)
+        return 0;
+    int rc = stg_remote_check(remote, err);
+    if (rc < 0)
+        return stg_err_prefix(err, rc, "staged");
+    if (definition->irreproducible != NULL)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "staged.remote needs a pipeline whose batches depend on their "
+                       "place alone: %s",
+                       definition->irreproducible);
+    rc = stg_jump_check(definition->spec, err);
+    return rc < 0 ? stg_err_prefix(err, rc,
+                                   "staged.remote needs steps that find any batch by its "
+                                   "number")
+                  : 0;
+}
+
 static int build(struct stg_definition *definition, const char *text, size_t text_bytes,
                  const char *file, struct stg_containers *containers, struct stg_err *err)
 {
@@ -187,6 +209,8 @@ static int build(struct stg_definition *definition, const char *text, size_t tex
         rc = load_vocabularies(definition, err);
     if (rc == 0)
         rc = sign(definition, err);
+    if (rc == 0)
+        rc = check_remote(definition, err);
     if (rc == 0)
         rc = check_open_fits(definition, err);
     if (rc == 0)

@@ -544,15 +544,17 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         catalog->settings->default_pipeline_memory);
     rc = stg_stage_plan(&asked, &plan, err);
     if (rc == 0)
-        rc = take_runners(definition, pipeline->name, plan.num_threads, err);
+        rc = take_runners(definition, pipeline->name, plan.num_threads + plan.num_remote,
+                          err);
     if (rc < 0)
         return rc;
     struct stg_instance *instance = calloc(1, sizeof(*instance));
     if (instance == NULL) {
-        stg_share_give(definition->share, STG_QUOTA_RUNNERS, plan.num_threads);
+        stg_share_give(definition->share, STG_QUOTA_RUNNERS,
+                       plan.num_threads + plan.num_remote);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
-    instance->n_runners = plan.num_threads;
+    instance->n_runners = plan.num_threads + plan.num_remote;
     instance->catalog = catalog;
     instance->pipeline = private_run ? NULL : pipeline;
     instance->definition = stg_definition_ref(definition);
@@ -603,6 +605,12 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .prior = instance->prior,
         .trace = private_run ? NULL : &definition->trace,
         .tap = private_run ? NULL : &definition->tap,
+        .content = definition->content,
+        .remote = {.workers = &definition->spec->staged.remote,
+                   .uid = definition->applier.uid,
+                   .gid = definition->applier.gid,
+                   .groups = definition->applier.groups,
+                   .n_groups = definition->applier.n_groups},
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,
         .owner = catalog->hooks.owner,

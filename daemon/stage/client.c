@@ -110,7 +110,7 @@ static int admit(const struct stg_stage *stage, const struct stg_client *back,
         held += has_own_place(stage, c, back) ? c->max_in_flight : 0;
         retained += c->state != STG_CLIENT_ATTACHED ? c->n_assigned : 0;
     }
-    uint64_t n = items + stage->plan.num_threads + held + 1;
+    uint64_t n = items + stage->plan.num_threads + stage->plan.num_remote + held + 1;
     if (n <= stage->plan.n_extents && held + retained + round <= stage->plan.n_extents)
         return 0;
     if (n <= stage->plan.n_extents)

@@ -15,10 +15,12 @@
 #include "daemon/autotune/tune.h"
 #include "daemon/dataset/activity.h"
 #include "daemon/dataset/dataset.h"
+#include "daemon/dataset/files/digest.h"
 #include "daemon/dataset/tuning.h"
 #include "daemon/gpu/mirror.h"
 #include "daemon/host/pool.h"
 #include "daemon/placement/partitioner.h"
+#include "daemon/remote_stage/remote.h"
 #include "daemon/stage/buffer.h"
 #include "daemon/stage/effects.h"
 #include "daemon/stage/feed.h"
@@ -44,6 +46,33 @@ struct stg_pass_end {
 struct stg_turn {
     pthread_cond_t cond;
     bool is_waiting;
+    struct stg_pass_place before; /* the item in hand */
+};
+
+/* Items are drawn again from a place on, once those that were drawn there are discarded.
+ */
+struct stg_redo {
+    bool is_on;
+    uint64_t sequence; /* no item with this sequence or a later one is published */
+    struct stg_pass_place place;
+};
+
+/* What runners ask stage workers for: remote.c. */
+struct stg_remote_part {
+    struct stg_remote *workers; /* NULL: there are none; it has a lock */
+    pthread_cond_t may_ask;
+    _Atomic bool is_alone; /* no worker is asked in this pass any more */
+    uint64_t alone_until;  /* nor before the item with this sequence */
+    uint32_t penalty;      /* items to be made here after the next failure */
+    uint32_t n_in_hand;
+    uint64_t n_published, n_redone, stall_ns, tried_ns;
+    uint64_t mean_gap_ns; /* between items published */
+
+    /* Of the runner that set is_pulling, without the lock. */
+    struct stg_dataset *scout; /* finds the places of items, and reads none; or NULL */
+    uint64_t pass;             /* that it is of */
+    bool is_stale;             /* it is beyond the place */
+    char digest[STG_DIGEST_BYTES]; /* of the pass */
 };
 
 /* The state of the runners: runner.c, publish.c. Each has at most one item in hand.
@@ -82,6 +111,8 @@ struct stg_runners {
     uint64_t n_pulls;
     _Atomic uint64_t pull_began_ns; /* any thread may look; 0: no runner pulls */
 
+    struct stg_redo redo;
+    struct stg_remote_part remote;
     uint64_t pull_sequence; /* of the next item pulled */
     uint64_t finish_next;   /* items finished, when not deterministic */
     uint64_t begun_pass;    /* what follows is of this pass */
@@ -272,7 +303,9 @@ struct stg_work {
 
     /* The element, and its place in the stage's output. */
     bool is_pulled;
-    struct stg_block *block; /* one reference, until it is made */
+    bool is_remote;                /* a worker makes it; block is NULL */
+    char digest[STG_DIGEST_BYTES]; /* then: of its pass */
+    struct stg_block *block;       /* one reference, until it is made */
     uint64_t sequence, pass, epoch, index;
     struct stg_pass_place before, after;
     struct stg_data_identity data;
@@ -285,7 +318,7 @@ struct stg_work {
     /* What was made of it. */
     uint32_t extent;
     uint32_t device; /* as of an item */
-    uint64_t bytes;
+    uint64_t bytes, rows;
     uint64_t hash;      /* for the audit; 0 without */
     struct stg_err err; /* code != 0: what is in the extent is this error */
     struct stg_stage_partition *partition; /* that it was made by; one reference */
@@ -419,10 +452,26 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work);
 /* The source has no more (rc 1) or failed (rc negative, err). Lock held. */
 void stg_publish_end(struct stg_stage *stage, int rc, const struct stg_err *err);
 
+/* A worker did not give the item: it and those behind it are drawn again, and made here
+ * at first. Takes the extent, and the lock itself. */
+void stg_publish_failed(struct stg_stage *stage, const struct stg_work *work);
+
+/* Items from that sequence on are drawn again; place: where to, if none was drawn there.
+ * Lock held. */
+void stg_publish_redo(struct stg_stage *stage, uint64_t sequence,
+                      const struct stg_pass_place *place);
+
+/* Returns whether the item of that sequence is drawn again. Lock held. */
+static inline bool stg_is_redone(const struct stg_stage *stage, uint64_t sequence)
+{
+    const struct stg_redo *redo = &stage->runners.redo;
+    return redo->is_on && sequence >= redo->sequence;
+}
+
 /* Waits until no other runner pulls, has to pause, or has an item in hand that is not
  * worth another runner's waking, and takes the data set for this thread. False: the pass
  * is over, or stopping. Takes the lock itself. */
-bool stg_pull_take(struct stg_stage *stage, uint64_t *ret_pass);
+bool stg_pull_take(struct stg_stage *stage, bool is_remote, uint64_t *ret_pass);
 
 /* This runner has given the data set back, or is about to wait: another one may pull.
  * leaves: it must, because this one has nothing in hand and may not come back soon. Lock
@@ -433,6 +482,25 @@ void stg_pull_pass_on(struct stg_stage *stage, bool leaves);
  * meanwhile, so that releases without a doorbell are seen. Lock held. */
 void stg_runner_waits(struct stg_stage *stage, uint64_t began_ns);
 void stg_runner_waited(struct stg_stage *stage, uint64_t began_ns);
+
+/* ---- remote.c: stage workers; nothing without config.remote ---- */
+
+/* After a failure, too, call finish. */
+int stg_remote_part_init(struct stg_stage *stage, struct stg_err *err);
+void stg_remote_part_finish(struct stg_stage *stage);
+
+/* Waits until a worker shall be asked, or the pass is over. False: the stage stops.
+ * Takes the lock itself. */
+bool stg_remote_wait(struct stg_stage *stage);
+
+/* Asks for the item of `work`, into its extent. False: no worker gave it. */
+bool stg_remote_make(struct stg_stage *stage, struct stg_remote_lane *lane,
+                     struct stg_work *work);
+
+/* Lock held. */
+void stg_remote_add_totals(const struct stg_stage *stage, struct stg_totals *ret);
+void stg_remote_report(const struct stg_stage *stage, struct stg_bump *bump,
+                       struct stg_pipeline_status *ret);
 
 /* ---- assign.c ---- */
 

@@ -22,6 +22,9 @@
 #define MAX_PAUSE_MS 10u
 /* An item that takes less is not worth another thread's waking. */
 #define WORTH_WAKING_NS 30000u
+/* After failures of workers, so many items at most are made here before they are asked
+ * again. */
+#define MAX_PENALTY 63u
 /* One that took long because others had the CPU does not lift the mean that far. */
 #define MOST_BUSY_NS 200000u
 
@@ -87,7 +90,49 @@ static void record_failure(struct stg_stage *stage)
 static bool is_past_end(const struct stg_stage *stage, uint64_t sequence)
 {
     const struct stg_pass_end *end = &stage->runners.end;
-    return end->is_set && sequence >= end->sequence;
+    return (end->is_set && sequence >= end->sequence) || stg_is_redone(stage, sequence);
+}
+
+/* ---- items that are drawn again ---- */
+
+void stg_publish_redo(struct stg_stage *stage, uint64_t sequence,
+                      const struct stg_pass_place *place)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (stg_is_redone(stage, sequence))
+        return;
+    runners->redo = (struct stg_redo){
+        .is_on = true,
+        .sequence = sequence,
+        .place = sequence < runners->pull_sequence
+                     ? stg_turn_of(runners, sequence)->before
+                     : *place,
+    };
+    if (runners->end.is_set && runners->end.sequence >= sequence) {
+        runners->end = (struct stg_pass_end){0};
+        if (stage->pass.state == STG_PASS_EXHAUSTED)
+            stage->pass.state = STG_PASS_RUNNING;
+    }
+    stage->effects.wake |= STG_WAKE_LOOK;
+}
+
+/* What was drawn there is out of the runners' hands. No runner pulls. */
+static void finish_redo(struct stg_stage *stage)
+{
+    struct stg_runners *runners = &stage->runners;
+    const struct stg_redo *redo = &runners->redo;
+    if (!redo->is_on || runners->is_pulling ||
+        stage->counts.n_in_hand != redo->sequence - stage->pass.publish_next)
+        return;
+    runners->pull_sequence = redo->sequence;
+    runners->pull_place = redo->place;
+    runners->pull_epoch = redo->place.epoch;
+    runners->pull_index = redo->place.index;
+    runners->has_taken = runners->taken.n > 0;
+    runners->taken_walk = (struct stg_taken_walk){.set = &runners->taken};
+    runners->remote.is_stale = true;
+    runners->redo.is_on = false;
+    stage->effects.wake |= STG_WAKE_PULL_ALL;
 }
 
 /* ---- classes of errors: CANCELLED, closed, ignored, unexpected ---- */
@@ -159,6 +204,10 @@ static void begin_pass(struct stg_stage *stage)
     runners->n_ignored_in_row = 0;
     runners->pause_until_ns = 0;
     runners->n_in_round = 0;
+    runners->redo = (struct stg_redo){0};
+    runners->remote.is_alone = false;
+    runners->remote.alone_until = 0;
+    runners->remote.penalty = 0;
 }
 
 /* Of items that take less time than a thread takes to wake, one runner makes one after
@@ -169,17 +218,26 @@ static bool is_worth_waking(const struct stg_runners *runners)
     return runners->mean_busy_ns >= WORTH_WAKING_NS;
 }
 
-bool stg_pull_take(struct stg_stage *stage, uint64_t *ret_pass)
+/* What workers make keeps no runner from pulling. */
+static bool may_pull(const struct stg_stage *stage, bool is_remote)
+{
+    const struct stg_runners *runners = &stage->runners;
+    return !runners->is_pulling && !runners->redo.is_on &&
+           (is_remote || stage->counts.n_in_hand == runners->remote.n_in_hand ||
+            is_worth_waking(runners));
+}
+
+bool stg_pull_take(struct stg_stage *stage, bool is_remote, uint64_t *ret_pass)
 {
     struct stg_runners *runners = &stage->runners;
     bool ok = false;
     pthread_mutex_lock(&stage->lock);
     while (!stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING) {
         begin_pass(stage);
+        finish_redo(stage);
         uint64_t until = runners->pause_until_ns;
         bool pause = until != 0 && stg_now_ns() < until;
-        ok = !runners->is_pulling && !pause &&
-             (stage->counts.n_in_hand == 0 || is_worth_waking(runners));
+        ok = may_pull(stage, is_remote) && !pause;
         if (ok)
             break;
         runners->n_waiting_pull++;
@@ -255,16 +313,17 @@ static void end_row_of_ignored(struct stg_stage *stage)
 
 /* ---- turn and room ---- */
 
-static bool wait_for_turn(struct stg_stage *stage, uint64_t key)
+static bool wait_for_turn(struct stg_stage *stage, uint64_t key, uint64_t sequence)
 {
     struct stg_turn *turn = stg_turn_of(&stage->runners, key);
-    while (!stage->stop.is_on && stage->pass.publish_next != key) {
+    while (!stage->stop.is_on && stage->pass.publish_next != key &&
+           !stg_is_redone(stage, sequence)) {
         stg_pull_pass_on(stage, false);
         turn->is_waiting = true;
         stg_stage_wait(stage, &turn->cond, 0, STG_SPAN_WAIT_TURN);
         turn->is_waiting = false;
     }
-    return !stage->stop.is_on;
+    return !stage->stop.is_on && !stg_is_redone(stage, sequence);
 }
 
 /* timeout_millis is over. Returns whether the item has to go. */
@@ -500,13 +559,59 @@ static void note_busy(struct stg_runners *runners, uint64_t busy_ns)
     runners->mean_busy_ns += busy_ns / 8 - runners->mean_busy_ns / 8;
 }
 
+static void note_remote(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_remote_part *remote = &stage->runners.remote;
+    remote->penalty /= 2;
+    remote->n_published++;
+}
+
+static void note_gap(struct stg_remote_part *remote, uint64_t before_ns, uint64_t now_ns)
+{
+    if (before_ns != 0 && now_ns > before_ns)
+        remote->mean_gap_ns += (now_ns - before_ns) / 8 - remote->mean_gap_ns / 8;
+}
+
+/* The work is out of the runner's hands. */
+static void leave_hand(struct stg_stage *stage, const struct stg_work *work)
+{
+    stage->counts.n_in_hand--;
+    stage->runners.remote.n_in_hand -= work->is_remote;
+    if (work->is_remote || stage->runners.redo.is_on)
+        stage->effects.wake |= STG_WAKE_PULL_ALL;
+}
+
+void stg_publish_failed(struct stg_stage *stage, const struct stg_work *work)
+{
+    struct stg_remote_part *remote = &stage->runners.remote;
+    pthread_mutex_lock(&stage->lock);
+    if (!stage->stop.is_on && !stg_is_redone(stage, work->sequence)) {
+        remote->penalty =
+            remote->penalty < MAX_PENALTY ? 2 * remote->penalty + 1 : remote->penalty;
+        remote->alone_until = work->sequence + remote->penalty;
+        remote->n_redone++;
+        stg_publish_redo(stage, work->sequence, &work->before);
+    }
+    stage->counts.n_discarded++;
+    discard(stage, work);
+    stg_feed_set_unref(work->feeds);
+    stg_stage_partition_unref(work->pulled_partition);
+    leave_hand(stage, work);
+    stg_delivery_run(stage);
+    stg_stage_commit(stage);
+}
+
 void stg_publish(struct stg_stage *stage, const struct stg_work *work)
 {
     enum verdict verdict = classify(stage, work->err.code);
     pthread_mutex_lock(&stage->lock);
     struct stg_runners *runners = &stage->runners;
+    uint64_t before_ns = stage->counts.published_ns;
     stage->counts.busy_ns += work->busy_ns;
-    note_busy(runners, work->busy_ns);
+    if (work->is_remote)
+        note_remote(stage, work);
+    else
+        note_busy(runners, work->busy_ns);
     stage->counts.pull_ns += work->pull_ns;
     if (work->pull_cpu_ns != 0) {
         stage->counts.sampled_pull_ns += work->pull_ns;
@@ -515,14 +620,15 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     uint64_t key = work->sequence;
     if (!stage->staged->deterministic)
         key = runners->finish_next++;
+    bool is_redone = stg_is_redone(stage, work->sequence);
     if (verdict == CLOSED && !is_past_end(stage, work->sequence))
         stg_stage_log(stage, STG_LOG_INFO,
                       "pipeline %s: pass %" PRIu64 " ends with %s: %s",
                       stage->config.name, stage->pass.n_ended,
                       stg_status_name(work->err.code), work->err.text);
-    if (verdict == CLOSED || verdict == CANCELLED)
+    if ((verdict == CLOSED || verdict == CANCELLED) && !is_redone)
         propose_end(stage, work->sequence, verdict == CLOSED ? NULL : &work->err);
-    if (wait_for_turn(stage, key)) {
+    if (wait_for_turn(stage, key, work->sequence)) {
         resolve(stage, work, key, verdict);
     } else {
         stage->counts.n_discarded++;
@@ -531,10 +637,14 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     stg_feed_set_unref(work->feeds);
     stg_stage_partition_unref(work->partition);
     stage->boundary.n_own_partitions += work->partition_failed;
-    stage->counts.n_in_hand--;
-    if (stage->pass.publish_next == key)
+    leave_hand(stage, work);
+    if (stage->pass.publish_next == key && !stg_is_redone(stage, work->sequence))
         stage->pass.publish_next++;
-    stage->effects.events.published = work;
+    note_gap(&runners->remote, before_ns, stage->counts.published_ns);
+    if (work->is_remote)
+        stage->effects.events.has_changed = true;
+    else
+        stage->effects.events.published = work;
     record_failure(stage);
     stg_delivery_run(stage);
     stage->effects.wake |= STG_WAKE_TURN;

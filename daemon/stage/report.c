@@ -158,6 +158,7 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     stg_clients_show(&stage->members, bump, ret);
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
+    stg_remote_report(stage, bump, ret);
     stg_stage_show_pace(stage, ret);
     fill_progress(stage, bump, ret);
     stg_stage_commit(stage);
@@ -198,6 +199,7 @@ static void fill_totals(const struct stg_stage *stage, uint64_t now,
               [STG_TOTAL_ROOM_WAIT_NS] =
                   counts->wait_ns + runners->n_waiting * now - runners->waits_began_ns},
     };
+    stg_remote_add_totals(stage, ret);
     memcpy(ret->errors, counts->errors, sizeof(ret->errors));
 }
 

@@ -11,6 +11,7 @@
 
 #include "daemon/dataset/files/identity.h"
 #include "daemon/dataset/sources/projection.h"
+#include "daemon/dataset/steps/jump.h"
 #include "daemon/dataset/steps/py_function.h"
 #include "daemon/host/fair.h"
 #include "daemon/pyworker/work.h"
@@ -48,6 +49,7 @@ struct writer {
 struct stg_runner {
     struct stg_stage *stage;
     uint32_t index;
+    struct stg_remote_lane *lane; /* to stage workers; NULL: it makes items itself */
     struct writer writer;
     pthread_t thread;
     struct stg_pool_job job;
@@ -357,9 +359,10 @@ static bool wait_for_pass(struct stg_runner *runner)
     struct stg_runners *runners = &stage->runners;
     pthread_mutex_lock(&stage->lock);
     runners->n_waiting_pass++;
-    while (!stage->stop.is_on && (stage->pass.state != STG_PASS_RUNNING ||
-                                  runner->index >= runners->n_active)) {
-        bool is_parked = runner->index >= runners->n_active;
+    while (!stage->stop.is_on &&
+           (stage->pass.state != STG_PASS_RUNNING ||
+            (runner->index >= runners->n_active && runner->lane == NULL))) {
+        bool is_parked = runner->index >= runners->n_active && runner->lane == NULL;
         if (is_parked)
             stg_pull_pass_on(stage, true);
         stg_stage_wait(stage, &runners->pass, 0,
@@ -486,17 +489,10 @@ static uint64_t base_of_state(const struct stg_stage *stage, uint64_t pass)
     return start != NULL && start->pass == pass && start->hosts != 0 ? start->base : 0;
 }
 
-static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
+/* A scout reads nothing, and shows nothing of what it does. */
+static int create_dataset(struct stg_stage *stage, uint64_t pass, bool is_scout,
+                          struct stg_dataset **ret, struct stg_err *err)
 {
-    struct stg_runners *runners = &stage->runners;
-    if (runners->pulled_pass == pass)
-        return 0;
-    stg_dataset_destroy(runners->dataset);
-    runners->dataset = NULL;
-    runners->pulled_pass = pass;
-    runners->pull_epoch = 0;
-    runners->pull_index = 0;
-    runners->n_ignored_seen = runners->n_remainder_seen = 0;
     struct stg_fund fund;
     struct stg_adviser adviser = stg_stage_adviser(stage);
     struct stg_dataset_env env = {
@@ -510,21 +506,34 @@ static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *
         .buffer_bytes = stage->plan.buffer_bytes,
         .state_data = data_of_state(stage, pass),
         .notes_marks = stage->config.is_reproducible,
-        .fund = stg_stage_fund(stage, &fund),
+        .fund = is_scout ? NULL : stg_stage_fund(stage, &fund),
         .adviser = &adviser,
-        .trace = stage->config.trace,
+        .trace = is_scout ? NULL : stage->config.trace,
         .takes_codes = true,
         .ignored_codes = stage->staged->ignored_codes,
         .stopped = &stage->stop.flag,
         .container = stage->config.container,
-        .tuning = stage->observers.tune.log,
-        .activity = &stage->observers.activity,
+        .tuning = is_scout ? NULL : stage->observers.tune.log,
+        .activity = is_scout ? NULL : &stage->observers.activity,
         .caller = stg_stage_caller(stage),
     };
     const struct stg_projection *projection = stage->config.projection;
-    int rc =
-        stg_dataset_create(projection != NULL ? &projection->spec : stage->config.spec,
-                           &env, &runners->dataset, err);
+    return stg_dataset_create(projection != NULL ? &projection->spec : stage->config.spec,
+                              &env, ret, err);
+}
+
+static int open_dataset(struct stg_stage *stage, uint64_t pass, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    if (runners->pulled_pass == pass)
+        return 0;
+    stg_dataset_destroy(runners->dataset);
+    runners->dataset = NULL;
+    runners->pulled_pass = pass;
+    runners->pull_epoch = 0;
+    runners->pull_index = 0;
+    runners->n_ignored_seen = runners->n_remainder_seen = 0;
+    int rc = create_dataset(stage, pass, false, &runners->dataset, err);
     return rc == 0 ? find_place(stage, pass, err) : rc;
 }
 
@@ -561,18 +570,186 @@ static int next_element(struct stg_runners *runners, struct stg_work *work,
     return 0;
 }
 
+/* ---- places for stage workers ---- */
+
+/* Results of a pull besides those of stg_dataset_next. */
+enum { NO_PLACE = 2, REDO = 3 };
+
+static void drop_scout(struct stg_runners *runners)
+{
+    stg_dataset_destroy(runners->remote.scout);
+    runners->remote.scout = NULL;
+    runners->remote.is_stale = false;
+}
+
+static int create_at(struct stg_stage *stage, uint64_t pass, bool is_scout,
+                     const struct stg_pass_place *place, struct stg_dataset **ret,
+                     struct stg_err *err)
+{
+    struct stg_position position = {.items = place->items, .elements = place->elements};
+    int rc = create_dataset(stage, pass, is_scout, ret, err);
+    if (rc == 0 && place->items > 0)
+        rc = stg_dataset_seek(*ret, &position, err);
+    return rc;
+}
+
+/* A worker finds a place by its number alone. */
+static bool has_number(const struct stg_stage *stage, const struct stg_pass_place *place)
+{
+    uint64_t size = stage->config.batch_size != 0 ? stage->config.batch_size : 1;
+    return place->passed == 0 && place->errors_from == 0 &&
+           (place->elements == place->items * size || place->elements == place->items);
+}
+
+/* Opens what finds places, if workers may be asked in this pass. */
+static bool open_scout(struct stg_stage *stage, uint64_t pass)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_remote_part *remote = &runners->remote;
+    struct stg_err err = {0};
+    if (remote->is_stale || (remote->scout != NULL && remote->pass != pass))
+        drop_scout(runners);
+    if (remote->workers == NULL || atomic_load(&remote->is_alone))
+        return false;
+    remote->pass = pass;
+    if (remote->scout != NULL)
+        return true;
+    bool ok =
+        has_number(stage, &runners->pull_place) &&
+        create_at(stage, pass, true, &runners->pull_place, &remote->scout, &err) == 0 &&
+        stg_digest_write(remote->scout, stage->config.spec, stage->config.content,
+                         remote->digest, &err) == 0;
+    if (!ok)
+        drop_scout(runners);
+    atomic_store(&remote->is_alone, !ok);
+    return ok;
+}
+
+static void set_place(struct stg_runners *runners, struct stg_work *work,
+                      const struct stg_position *position, uint64_t epoch)
+{
+    if (epoch != runners->pull_epoch) {
+        runners->pull_epoch = epoch;
+        runners->pull_index = 0;
+    }
+    work->block = NULL;
+    if (work->is_remote)
+        memcpy(work->digest, runners->remote.digest, sizeof(work->digest));
+    work->epoch = epoch;
+    work->index = runners->pull_index++;
+    work->data = runners->data;
+    work->before = runners->pull_place;
+    work->after = runners->pull_place =
+        (struct stg_pass_place){.items = position->items,
+                                .elements = position->elements,
+                                .epoch = work->epoch,
+                                .index = work->index + 1};
+}
+
+/* The place of the next item that no state has. */
+static int next_place(struct stg_runners *runners, struct stg_work *work,
+                      struct stg_err *err)
+{
+    struct stg_position position;
+    uint64_t n, epoch;
+    int rc;
+    do {
+        rc = stg_dataset_jump(runners->remote.scout, 1, &n, &position, &epoch, err);
+        if (rc < 0)
+            return REDO;
+        if (n == 0)
+            return 1;
+        set_place(runners, work, &position, epoch);
+    } while (is_taken(runners, work->after.items - 1));
+    return 0;
+}
+
+/* Moves the data set to a place, without reading what workers make. */
+static int catch_up(struct stg_stage *stage, uint64_t pass,
+                    const struct stg_pass_place *place, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_position position;
+    uint64_t n = 0, epoch, at = stg_dataset_n_passed(runners->dataset);
+    if (at > place->items) {
+        stg_dataset_destroy(runners->dataset);
+        runners->dataset = NULL;
+        return create_at(stage, pass, false, place, &runners->dataset, err);
+    }
+    if (at == place->items)
+        return 0;
+    int rc =
+        stg_dataset_jump(runners->dataset, place->items - at, &n, &position, &epoch, err);
+    return rc == 0 && n < place->items - at ? REDO : rc;
+}
+
+/* The item of a place that was drawn. An error there, or before it, shifts the numbers of
+ * all items behind it: no worker knows them then. */
+static int read_place(struct stg_stage *stage, struct stg_work *work, struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    struct stg_block *block = NULL;
+    int rc = catch_up(stage, work->pass, &work->before, err);
+    if (rc == 0)
+        rc = stg_dataset_next(runners->dataset, &block, err);
+    bool is_error = rc == 0 && block->error.code != 0;
+    bool is_it = rc == 0 && block->position.items == work->after.items &&
+                 block->position.elements == work->after.elements &&
+                 block->epoch == work->epoch && block->position.errors == 0;
+    if (!is_error && !is_it) {
+        stg_block_unref(block);
+        return REDO;
+    }
+    work->block = block;
+    if (is_error) {
+        atomic_store(&runners->remote.is_alone, true);
+        drop_scout(runners);
+        work->after = runners->pull_place = place_of(work);
+    }
+    return 0;
+}
+
+static int pull_by_scout(struct stg_stage *stage, struct stg_work *work,
+                         struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    int rc = next_place(runners, work, err);
+    if (rc == 0 && !work->is_remote)
+        rc = read_place(stage, work, err);
+    if (rc != REDO)
+        return rc;
+    atomic_store(&runners->remote.is_alone, true);
+    drop_scout(runners);
+    return REDO;
+}
+
 /* The next element that no state has. */
+static int pull_element(struct stg_stage *stage, struct stg_work *work,
+                        struct stg_err *err)
+{
+    struct stg_runners *runners = &stage->runners;
+    int rc = runners->remote.workers != NULL
+                 ? catch_up(stage, work->pass, &runners->pull_place, err)
+                 : 0;
+    if (rc != 0)
+        return REDO;
+    rc = next_element(runners, work, err);
+    while (rc == 0 && is_taken(runners, runners->pull_place.items - 1)) {
+        stg_block_unref(work->block);
+        rc = next_element(runners, work, err);
+    }
+    return rc;
+}
+
 static int read_element(struct stg_stage *stage, struct stg_work *work,
                         struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
     int rc = open_dataset(stage, work->pass, err);
-    if (rc == 0)
-        rc = next_element(runners, work, err);
-    while (rc == 0 && is_taken(runners, runners->pull_place.items - 1)) {
-        stg_block_unref(work->block);
-        rc = next_element(runners, work, err);
-    }
+    if (rc == 0 && open_scout(stage, work->pass))
+        rc = pull_by_scout(stage, work, err);
+    else if (rc == 0)
+        rc = work->is_remote ? NO_PLACE : pull_element(stage, work, err);
     if (rc == 1 && runners->has_taken && runners->taken.end > runners->pull_place.items)
         rc = refuse_short(runners, err);
     return rc;
@@ -587,8 +764,9 @@ static int read_timed(struct stg_stage *stage, struct stg_work *work, struct stg
     atomic_store_explicit(&runners->pull_began_ns, began, memory_order_relaxed);
     uint64_t cpu = is_sampled ? stg_thread_cpu_ns() : 0;
     int rc = read_element(stage, work, err);
-    work->pull_cpu_ns = is_sampled && rc == 0 ? stg_thread_cpu_ns() - cpu + 1 : 0;
-    work->pull_ns = stg_now_ns() - began;
+    work->pull_cpu_ns =
+        is_sampled && rc == 0 && !work->is_remote ? stg_thread_cpu_ns() - cpu + 1 : 0;
+    work->pull_ns = work->is_remote ? 0 : stg_now_ns() - began;
     return rc;
 }
 
@@ -596,7 +774,7 @@ static int read_timed(struct stg_stage *stage, struct stg_work *work, struct stg
 static void count_ignored(struct stg_stage *stage)
 {
     struct stg_runners *runners = &stage->runners;
-    if (runners->dataset == NULL)
+    if (runners->dataset == NULL || runners->remote.workers != NULL)
         return;
     uint64_t n = stg_dataset_n_ignored(runners->dataset);
     stage->counts.n_ignored_elements += n - runners->n_ignored_seen;
@@ -618,18 +796,24 @@ static bool pull(struct stg_stage *stage, struct stg_work *work)
     atomic_store_explicit(&runners->pull_began_ns, 0, memory_order_relaxed);
     count_ignored(stage);
     runners->is_pulling = false;
-    stg_pull_pass_on(stage, false);
+    stg_pull_pass_on(stage, work->is_remote);
     /* Another item may have ended the pass meanwhile, and the next one begun. */
     bool running = !stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING &&
                    stage->pass.n_ended == work->pass;
     bool ok = running && rc == 0;
     if (ok) {
         work->sequence = runners->pull_sequence++;
+        stg_turn_of(runners, work->sequence)->before = work->before;
+        runners->remote.n_in_hand += work->is_remote;
         work->feeds = stg_feed_set_ref(stage->boundary.feeds);
         work->pulled_partition = stg_stage_pull_partition(stage, &work->tag);
         stage->counts.n_made++;
         stage->counts.n_in_hand++;
-    } else if (running) {
+    } else if (running && stg_is_redone(stage, runners->pull_sequence)) {
+        stage->effects.wake |= STG_WAKE_PULL_ALL;
+    } else if (running && rc == REDO) {
+        stg_publish_redo(stage, stage->pass.publish_next, &work->before);
+    } else if (running && rc != NO_PLACE) {
         stg_publish_end(stage, rc, &err);
     }
     stg_stage_commit(stage);
@@ -650,7 +834,7 @@ static void write_coordinates(struct stg_stage *stage, const struct stg_work *wo
     header->pass = work->pass;
     header->epoch = work->epoch;
     header->index = work->index;
-    header->n_rows = (uint64_t)work->block->n_rows;
+    header->n_rows = work->rows;
     header->feed_version = work->feeds != NULL ? work->feeds->version : 0;
     header->data = work->data;
 }
@@ -692,7 +876,7 @@ static uint64_t hash_item(const struct stg_stage *stage, const struct stg_work *
     if (stage->config.audit_run == 0)
         return 0;
     return stg_audit_hash(work->after.items - 1, work->before.elements,
-                          work->after.elements, (uint64_t)work->block->n_rows,
+                          work->after.elements, work->rows,
                           stage->config.audits_contents ? hash_content(work, base) : 0);
 }
 
@@ -707,6 +891,7 @@ static void compute(struct stg_runner *runner, struct stg_work *work)
     work->partition = NULL;
     work->partition_failed = false;
     work->bytes = write_batch(&runner->writer, work, base);
+    work->rows = (uint64_t)work->block->n_rows;
     write_coordinates(stage, work, (struct stg_batch_header *)base);
     work->hash = hash_item(stage, work, base);
     stg_stage_partition_unref(work->pulled_partition);
@@ -763,8 +948,8 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
     struct stg_work work;
     work.runner = runner;
     work.extent = extent;
-    work.is_pulled = false;
-    if (stg_pull_take(stage, &work.pass)) {
+    work.is_pulled = work.is_remote = false;
+    if (stg_pull_take(stage, false, &work.pass)) {
         if (pool->pool == NULL)
             pull_and_compute(&work);
         else if (!stg_pool_run(pool, &runner->job, pull_and_compute, &work))
@@ -776,6 +961,28 @@ static void make_one(struct stg_runner *runner, uint32_t extent)
     } else {
         unreserve(stage, extent);
     }
+}
+
+/* ---- items of stage workers ---- */
+
+static void make_remote(struct stg_runner *runner, uint32_t extent)
+{
+    struct stg_stage *stage = runner->stage;
+    struct stg_work work = {.runner = runner, .extent = extent, .is_remote = true};
+    if (!stg_pull_take(stage, true, &work.pass) || !pull(stage, &work)) {
+        unreserve(stage, extent);
+        return;
+    }
+    if (!stg_remote_make(stage, runner->lane, &work)) {
+        stg_publish_failed(stage, &work);
+        return;
+    }
+    char *base = stg_stage_extent(stage, extent);
+    write_coordinates(stage, &work, (struct stg_batch_header *)base);
+    work.hash = hash_item(stage, &work, base);
+    stg_stage_partition_unref(work.pulled_partition);
+    copy_to_mirror(runner, &work);
+    stg_publish(stage, &work);
 }
 
 /* ---- life ---- */
@@ -803,8 +1010,11 @@ static void *runner_main(void *arg)
     uint32_t extent;
     if (runner->index == 0 && stage->config.start != NULL)
         go_to_start(stage);
-    while (wait_for_pass(runner) && reserve(stage, &extent))
+    while (runner->lane == NULL && wait_for_pass(runner) && reserve(stage, &extent))
         make_one(runner, extent);
+    while (runner->lane != NULL && wait_for_pass(runner) && stg_remote_wait(stage) &&
+           reserve(stage, &extent))
+        make_remote(runner, extent);
     pthread_mutex_lock(&stage->lock);
     stage->runners.n_alive--;
     stage->effects.asks_loop = true;
@@ -815,7 +1025,7 @@ static void *runner_main(void *arg)
 int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
 {
     struct stg_runners *runners = &stage->runners;
-    uint32_t n = stage->plan.num_threads;
+    uint32_t n = stage->plan.num_threads + stage->plan.num_remote;
     runners->pulled_pass = UINT64_MAX;
     runners->begun_pass = UINT64_MAX;
     runners->mean_busy_ns = FIRST_BUSY_NS;
@@ -836,12 +1046,21 @@ int stg_runners_init(struct stg_stage *stage, struct stg_err *err)
     return rc;
 }
 
+static void finish_one(struct stg_runner *runner)
+{
+    writer_finish(&runner->writer);
+    stg_lane_destroy(runner->lane);
+    runner->lane = NULL;
+}
+
 static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 {
     struct stg_runner *runner = &stage->runners.all[i];
     runner->stage = stage;
     runner->index = i;
-    int rc = writer_init(stage, &runner->writer, err);
+    bool asks = i >= stage->plan.num_threads;
+    int rc = asks ? stg_lane_create(stage->runners.remote.workers, &runner->lane, err)
+                  : writer_init(stage, &runner->writer, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&stage->lock);
@@ -854,9 +1073,9 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
         pthread_mutex_lock(&stage->lock);
         stage->runners.n_alive--;
         pthread_mutex_unlock(&stage->lock);
-        writer_finish(&runner->writer);
+        finish_one(runner);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
-                       "cannot start runner %u of %u: %s", i + 1, stage->plan.num_threads,
+                       "cannot start runner %u of %u: %s", i + 1, stage->runners.n_turns,
                        strerror(rc));
     }
     stage->runners.n_started++;
@@ -870,7 +1089,7 @@ static int start_one(struct stg_stage *stage, uint32_t i, struct stg_err *err)
 int stg_runners_start(struct stg_stage *stage, struct stg_err *err)
 {
     int rc = 0;
-    for (uint32_t i = 0; rc == 0 && i < stage->plan.num_threads; i++)
+    for (uint32_t i = 0; rc == 0 && i < stage->runners.n_turns; i++)
         rc = start_one(stage, i, err);
     return rc;
 }
@@ -879,7 +1098,8 @@ void stg_runners_shed(struct stg_stage *stage)
 {
     struct stg_runners *runners = &stage->runners;
     for (uint32_t i = 0; i < runners->n_started; i++)
-        writer_finish(&runners->all[i].writer);
+        finish_one(&runners->all[i]);
+    drop_scout(runners);
     stg_dataset_destroy(runners->dataset);
     runners->dataset = NULL;
     stg_taken_finish(&runners->taken);

@@ -79,6 +79,8 @@ static struct stg_stage *make_stage(const struct stg_stage_config *config,
         return NULL;
     stage->config = *config;
     stage->plan = *plan;
+    if (config->remote.workers == NULL)
+        stage->plan.num_remote = 0;
     stage->staged = &config->spec->staged;
     stage->policy = stg_policy(config->delivery);
     stage->buffer.round_items =
@@ -104,6 +106,8 @@ static struct stg_stage *make_stage(const struct stg_stage_config *config,
 static int make_parts(struct stg_stage *stage, struct stg_err *err)
 {
     int rc = stg_runners_init(stage, err);
+    if (rc == 0)
+        rc = stg_remote_part_init(stage, err);
     if (rc == 0)
         rc = stg_observers_init(stage, err);
     if (rc == 0)
@@ -151,6 +155,7 @@ void stg_stage_destroy(struct stg_stage *stage)
     if (stage->runners.n_started > 0)
         stg_stage_stop(stage, STAGER_CANCELLED, "stage destroyed", false);
     stg_runners_finish(stage);
+    stg_remote_part_finish(stage);
     stg_stage_finish_choice(stage);
     stg_observers_finish(&stage->observers);
     stg_mirror_destroy(stage->memory.mirror);

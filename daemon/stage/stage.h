@@ -29,6 +29,7 @@
 #include "daemon/gpu/mirror.h"
 #include "daemon/host/memory.h"
 #include "daemon/recover/record.h"
+#include "daemon/remote_stage/remote.h"
 #include "daemon/stage/totals.h"
 #include "ops/graph/graph.h"
 #include "ops/partition/partition.h"
@@ -91,12 +92,14 @@ struct stg_stage_config {
         *share; /* of the applier: runners work for it; NULL: without a weight */
     struct stg_budget *budget;
     struct stg_pool *pool; /* pulls and computes there; NULL: on the stage's threads */
-    struct stg_workers *workers;   /* of a py_function step; NULL: none */
-    struct stg_tuning *tuning;     /* results of `auto`; NULL: discarded at the end */
-    const struct stg_prior *prior; /* for smart_stage: auto; NULL: none */
-    struct stg_trace *trace;       /* records spans while it is on; may be NULL */
-    struct stg_tap *tap;           /* is shown what is published; may be NULL */
-    const _Atomic int *cancelled;  /* not 0: no client waits for the stage any more */
+    uint64_t content;      /* of the definition: what its items depend on */
+    struct stg_remote_config remote; /* its `workers` NULL: there are none */
+    struct stg_workers *workers;     /* of a py_function step; NULL: none */
+    struct stg_tuning *tuning;       /* results of `auto`; NULL: discarded at the end */
+    const struct stg_prior *prior;   /* for smart_stage: auto; NULL: none */
+    struct stg_trace *trace;         /* records spans while it is on; may be NULL */
+    struct stg_tap *tap;             /* is shown what is published; may be NULL */
+    const _Atomic int *cancelled;    /* not 0: no client waits for the stage any more */
     /* Asks the loop to call stg_stage_sweep. Runs on any thread. */
     void (*wake)(void *owner);
     void *owner;

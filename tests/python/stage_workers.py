@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins for stage workers on loopback: they serve batches that were recorded, encoded here from the documented layout
+(core/layout.h), or misbehave in ways drawn from a seed."""
+import http.server
+import random
+import struct
+import threading
+
+import numpy as np
+
+DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int64": 9, "bool": 10}
+STRING = 7
+HEADER, ENTRY, ALIGN = 256, 128, 64
+
+
+def _table():
+    for value in range(256):
+        for _ in range(8):
+            value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+        yield value
+
+
+TABLE = list(_table())
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def encode(place, rows, tensors):
+    """A batch at rest. place: pass, epoch, index. tensors: (name, part, array, or for strings a list of bytes)."""
+    body = bytearray(HEADER + ENTRY * len(tensors))
+    entries = []
+
+    def add(data, align):
+        body.extend(bytes(-len(body) % align))
+        body.extend(data)
+        return len(body) - len(data)
+
+    names = [add(name.encode() + b"\0", 1) for name, _, _ in tensors]
+    for (name, part, value), at in zip(tensors, names):
+        if isinstance(value, list):
+            ends = np.cumsum([0] + [len(text) for text in value], dtype="<i8").tobytes()
+            dtype, shape, offsets = STRING, [len(value)], (add(ends, ALIGN), len(ends))
+            data = b"".join(value)
+        else:
+            dtype, shape, offsets, data = DTYPES[value.dtype.name], list(value.shape), (0, 0), value.tobytes()
+        entries.append(struct.pack("<6I8q5Q", at, len(name), dtype, len(shape), part, 0, *shape, *[0] * (8 - len(shape)),
+                                   add(data, ALIGN), len(data), *offsets, 0))
+    total = len(body)
+    header = struct.pack("<IHHIIIIQ", 0x48435442, 1, 1, 1, len(tensors), HEADER, ENTRY, total)
+    header += struct.pack("<2Q3Q5Q", 0, 0, *place, 0, 0, 0, 0, 0) + struct.pack("<Q", rows)
+    body[:HEADER] = header.ljust(HEADER, b"\0")
+    body[HEADER:HEADER + ENTRY * len(tensors)] = b"".join(entries)
+    return bytes(body)
+
+
+def frame(batch):
+    return struct.pack("<QII", len(batch), crc32c(batch), 0).ljust(64, b"\0") + batch + bytes(-len(batch) % 64)
+
+
+class Worker:
+    """Serves `batches`, {(pass, item): bytes}. behave(item) names what it does instead: see _Handler.answer."""
+
+    def __init__(self, batches, behave=lambda item: "good", token=None, zone=None):
+        self.batches, self.behave, self.token, self.zone = batches, behave, token, zone
+        self.asked, self.gate, self.lock = [], threading.Event(), threading.Lock()
+        self.server = _Server(("127.0.0.1", 0), _Handler)
+        self.server.worker = self
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def close(self):
+        self.gate.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A client that gives up is no error."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, status, body, length=None, **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        if self.server.worker.zone:
+            self.send_header("Stager-Zone", self.server.worker.zone)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        worker = self.server.worker
+        parts = self.path.split("?")[0].split("/")
+        item = (int(parts[-2]), int(parts[-1]))
+        with worker.lock:
+            worker.asked.append(item)
+        if worker.token and self.headers.get("Authorization") != f"Bearer {worker.token}":
+            self.reply(401, b"wrong token")
+            return
+        try:
+            self.answer(worker.behave(item[1]), item)
+        except OSError:
+            self.close_connection = True
+
+    def answer(self, kind, item):
+        batch = self.server.worker.batches.get(item)
+        whole = frame(batch) if batch is not None else b""
+        rng = random.Random(f"{kind} {item}")
+        if batch is None:
+            self.reply(404, b"no such batch", Stager_End=str(item[1]))
+        elif kind == "good":
+            self.reply(200, whole)
+        elif kind == "hang":
+            self.server.worker.gate.wait()
+        elif kind == "busy":
+            self.reply(503, b"busy", Retry_After="0")
+        elif kind == "unknown":
+            self.reply(404, b"another pipeline")
+        elif kind == "element":
+            self.reply(422, b"the element fails", Stager_Code="INVALID_ARGUMENT")
+        elif kind == "cut":
+            self.reply(200, whole[:rng.randrange(len(whole))], length=len(whole))
+            self.close_connection = True
+        elif kind == "close":
+            self.close_connection = True
+        elif kind == "flip":
+            at = rng.randrange(len(batch)) + 64
+            self.reply(200, whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1:])
+        elif kind == "noise":
+            self.reply(200, rng.randbytes(rng.randrange(4096)))
+        elif kind == "forged":  # a good checksum over bytes that are no batch
+            damaged = bytearray(batch)
+            for _ in range(rng.randrange(1, 8)):
+                damaged[rng.randrange(512) % len(damaged)] = rng.randrange(256)
+            self.reply(200, frame(bytes(damaged)))
+        elif kind == "other":  # the batch of another place
+            others = [each for each in self.server.worker.batches if each != item]
+            self.reply(200, frame(self.server.worker.batches[rng.choice(others)]))
+        else:
+            raise ValueError(kind)
