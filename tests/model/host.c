@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "daemon/host/fair.h"
 #include "daemon/host/process.h"
 #include "daemon/host/text_file.h"
 #include "daemon/journal/file.h"
@@ -214,6 +215,12 @@ void host_done(void)
 uint64_t __wrap_uv_now(const uv_loop_t *loop)
 {
     return 1;
+}
+
+int __wrap_stg_fair_start(pthread_t *ret, struct stg_share *share,
+                          void *(*run)(void *arg), void *arg)
+{
+    return pthread_create(ret, NULL, run, arg);
 }
 
 void __wrap_stg_heap_trim(struct stg_heap_trim *trim, uv_loop_t *loop)
