@@ -49,9 +49,8 @@ class Host:
             trainer = subprocess.Popen([sys.executable, __file__, case.BUILD, "--train"], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, text=True, env=self.daemon.env())
             self.trainers.append(trainer)
-            options = {"dp_rank": 2 * number + local_rank, "dp_size": 2 * n_hosts, "local_rank": local_rank, "local_size": 2}
-            if state is not None:
-                options["state"] = state
+            options = {"dp_rank": 2 * number + local_rank, "dp_size": 2 * n_hosts, "local_rank": local_rank, "local_size": 2,
+                       "state": state}
             trainer.stdin.write(json.dumps(options) + "\n")
             trainer.stdin.flush()
 
@@ -89,8 +88,9 @@ class TestKills(unittest.TestCase):
         self.random = random.Random(SEED)
 
     def order(self):
+        """The state of the start of the pass, and its rows. Without a state a stagerd that ran before begins another pass."""
         with stager.open(NAME, runtime_dir=self.hosts[0].daemon.runtime_dir, private_run=True) as stream:
-            return [int(row) for batch in stream for row in batch["value"]]
+            return stream.state_dict(), [int(row) for batch in stream for row in batch["value"]]
 
     def step(self, hosts):
         """The rows and the state of a step; None: a trainer ended. Rows None: the pass is over."""
@@ -139,7 +139,7 @@ class TestKills(unittest.TestCase):
 
     def test_an_epoch_is_trained_once_while_hosts_are_killed(self):
         print(f"seed {SEED} (STG_CLUSTER_SEED)", flush=True)
-        order, trained, state, is_over, n_killed = self.order(), [], None, False, 0
+        (state, order), trained, is_over, n_killed = self.order(), [], False, 0
         hosts = list(self.hosts)
         while not is_over:
             kill_at = self.random.randrange(0, 16) if n_killed < KILLS else -1
