@@ -27,6 +27,9 @@ def steps(stop=100, size=7, count=6):
 
 GRAPH = [{"name": "half", "op": "cast", "input": ["value"], "dtype": "float32"},
          {"name": "text", "op": "as_string", "input": ["value"]}]
+# The stage takes 2 ms for a batch: most are those of workers, however slow these are.
+LATE = [{"name": "late", "op": "sleep", "input": ["value"], "sleep_microseconds": 2000},
+        {"name": "half", "op": "cast", "input": ["late"], "dtype": "float32"}, GRAPH[1]]
 FEATURES = {"value": "value", "half": "half", "text": "text"}
 
 
@@ -158,12 +161,12 @@ class Equal(Remote):
 
 class Trouble(Remote):
     def run_with(self, *workers, begun=None, **remote):
-        self.pipeline(list(workers), **remote)
+        self.pipeline(list(workers), graph=LATE, **remote)
         self.check(self.local, self.read(begun))
 
     def setUp(self):
         super().setUp()
-        self.local, self.served = self.record()
+        self.local, self.served = self.record(graph=LATE)
 
     def test_a_worker_ends_in_the_middle(self):
         first, second = self.serve(self.served), self.serve(self.served)
