@@ -118,7 +118,9 @@ void stg_worker_send(int socket, struct stg_worker_answer *answer, const char *t
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    answer->text_bytes = (uint32_t)strnlen(text, STG_WORKER_TEXT_BYTES - 1);
+    size_t n = strlen(text);
+    answer->text_bytes =
+        (uint32_t)(n < STG_WORKER_TEXT_BYTES ? n : STG_WORKER_TEXT_BYTES - 1);
     struct iovec parts[] = {{answer, sizeof(*answer)},
                             {(void *)(uintptr_t)text, answer->text_bytes}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
