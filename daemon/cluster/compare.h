@@ -3,7 +3,7 @@
  * Compares what the hosts of a job divide by `shard: auto`, through files in a folder
  * that all of them mount. Each host writes one note, reads those of the others, and
  * repeats their draws in its own. A note that repeats the own draw is of a host that runs
- * now: notes of earlier runs change nothing, and need no clock to be told apart.
+ * now: notes of earlier runs change nothing, and no clock is needed.
  */
 #ifndef STG_DAEMON_CLUSTER_COMPARE_H
 #define STG_DAEMON_CLUSTER_COMPARE_H

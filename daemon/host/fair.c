@@ -21,7 +21,7 @@
 
 #define STEP_NS 500000000u
 #define LAST_NICE 19
-#define IDLE 0.05 /* a user of fewer threads at once slows nobody down */
+#define IDLE 0.05 /* fewer busy threads than this slow no other user down */
 
 struct fair_thread {
     struct fair_thread *next, *before;

@@ -164,9 +164,9 @@ static void send_request(struct stg_fuzz_input *input)
     static char bytes[STG_MESSAGE_MAX_BYTES];
     struct stg_request request;
     stg_fuzz_request(input, &request);
-    unsigned who = stg_fuzz_byte(input), which = stg_fuzz_byte(input);
-    request.token = who % 8 == 7 ? NULL : gate.tokens[who % 8 < 6 ? who % 2 : 2];
-    request.token_bytes = request.token != NULL ? STG_TOKEN_BYTES - (who >> 4 == 15) : 0;
+    unsigned user = stg_fuzz_byte(input), which = stg_fuzz_byte(input);
+    request.token = user % 8 == 7 ? NULL : gate.tokens[user % 8 < 6 ? user % 2 : 2];
+    request.token_bytes = request.token != NULL ? STG_TOKEN_BYTES - (user >> 4 == 15) : 0;
     request.request_id = which % 4 == 3 ? NULL : "123";
     request.request_id_bytes = which % 4 == 3 ? 0 : 1 + which % 4;
     long n = stg_wire_encode_request(&request, bytes, sizeof(bytes));

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Frames of stager-gate: requests with tokens of two users, with one of nobody, or
+/* Frames of stager-gate: requests with tokens of two users, with an unknown one, or
  * without; request ids that repeat; any bytes. Each reply and event that comes back
  * decodes, and a request has at most one reply. */
 void stg_fuzz_gate(const uint8_t *data, size_t bytes);
