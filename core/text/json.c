@@ -222,11 +222,14 @@ static void write_escaped(FILE *out, const char *data, size_t n)
     fputc('"', out);
 }
 
-static void write_base64(FILE *out, const char *data, size_t n)
+void stg_json_base64(struct stg_json_writer *json, const char *data, size_t n)
 {
     static const char digits[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *s = (const unsigned char *)data;
+    FILE *out = json->out;
+    before_value(json);
+    fputc('"', out);
     for (size_t i = 0; i < n; i += 3) {
         size_t left = n - i;
         unsigned word = (unsigned)s[i] << 16;
@@ -237,18 +240,20 @@ static void write_base64(FILE *out, const char *data, size_t n)
         fputc(left > 1 ? digits[word >> 6 & 63] : '=', out);
         fputc(left > 2 ? digits[word & 63] : '=', out);
     }
+    fputc('"', out);
 }
 
 void stg_json_bytes(struct stg_json_writer *json, const char *data, size_t n)
 {
-    before_value(json);
     if (stg_json_is_text(data, n)) {
+        before_value(json);
         write_escaped(json->out, data, n);
         return;
     }
-    fputs("{\"base64\": \"", json->out);
-    write_base64(json->out, data, n);
-    fputs("\"}", json->out);
+    stg_json_object_begin(json);
+    stg_json_key(json, "base64");
+    stg_json_base64(json, data, n);
+    stg_json_object_end(json);
 }
 
 void stg_json_string(struct stg_json_writer *json, const char *text)

@@ -31,6 +31,8 @@ void stg_json_key(struct stg_json_writer *json, const char *key);
 
 void stg_json_string(struct stg_json_writer *json, const char *text);
 void stg_json_bytes(struct stg_json_writer *json, const char *data, size_t n);
+/* Writes a string: the bytes in base64. */
+void stg_json_base64(struct stg_json_writer *json, const char *data, size_t n);
 /* Is it UTF-8? Then stg_json_bytes makes a string of it. */
 bool stg_json_is_text(const char *data, size_t n);
 /* Nanoseconds, as microseconds with three decimals. */

@@ -15,6 +15,7 @@
 #include "daemon/storage/http/attempt.h"
 #include "daemon/storage/http/libraries.h"
 #include "daemon/storage/http/store.h"
+#include "daemon/storage/http/url.h"
 #include "daemon/storage/storage.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -56,40 +57,11 @@ struct stg_remote {
 
 /* ---- URLs ---- */
 
-struct place {
-    char host[256], port[8];
-};
-
-/* Returns false: it is no URL of a worker. */
-static bool parse(const char *url, struct place *ret)
-{
-    bool is_secure = strncmp(url, "https://", 8) == 0;
-    if (!is_secure && strncmp(url, "http://", 7) != 0)
-        return false;
-    const char *at = url + (is_secure ? 8 : 7), *end = at + strcspn(at, "/");
-    size_t n = *at == '[' ? strcspn(at, "]") + 1 : strcspn(at, ":/");
-    if (n < 1 || n >= sizeof(ret->host) || at + n > end || strlen(url) > 512 ||
-        url[strcspn(url, "?#@ \t\r\n")] != '\0')
-        return false;
-    memcpy(ret->host, at, n);
-    ret->host[n] = '\0';
-    at += n;
-    snprintf(ret->port, sizeof(ret->port), "%s", is_secure ? "443" : "80");
-    if (*at != ':')
-        return at == end;
-    n = (size_t)(end - ++at);
-    if (n < 1 || n > 5 || strspn(at, "0123456789") != n)
-        return false;
-    memcpy(ret->port, at, n);
-    ret->port[n] = '\0';
-    return true;
-}
-
 int stg_remote_check(const struct stg_remote_workers *workers, struct stg_err *err)
 {
-    struct place place;
+    struct stg_url_place place;
     for (size_t i = 0; i < workers->n_urls; i++) {
-        if (!parse(workers->urls[i], &place))
+        if (!stg_url_place(workers->urls[i], &place))
             return stg_err(err, -STAGER_INVALID_ARGUMENT,
                            "remote.workers: \"%.128s\" is not the URL of a worker, such "
                            "as http://host:9465",
@@ -113,8 +85,8 @@ static bool is_known(const struct stg_remote *remote, const char *url,
     return found;
 }
 
-static void add_end(struct stg_remote *remote, const char *url, const struct place *place,
-                    const char *address)
+static void add_end(struct stg_remote *remote, const char *url,
+                    const struct stg_url_place *place, const char *address)
 {
     pthread_mutex_lock(&remote->lock);
     if (remote->n_ends < (int)STG_MAX_WORKERS && !is_known(remote, url, address)) {
@@ -144,9 +116,9 @@ static void resolve_one(struct stg_remote *remote, const char *url, bool is_firs
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
     struct addrinfo *all = NULL;
     struct stg_object object = {.loopback = remote->may_loop};
-    struct place place;
+    struct stg_url_place place;
     char host[256], address[64], text[512];
-    if (!parse(url, &place))
+    if (!stg_url_place(url, &place))
         return;
     bool is_6 = place.host[0] == '[';
     snprintf(host, sizeof(host), "%.*s", (int)(strlen(place.host) - 2 * is_6),

@@ -36,7 +36,7 @@ ONLY_IN = [
     (r"protobuf-c/.*", ["proto/"]),
     (r"yaml\.h$", ["proto/"]),
     (r"systemd/.*", ["daemon/"]),
-    (r"curl/.*", ["daemon/storage/", "daemon/remote_stage/"]),
+    (r"curl/.*", ["daemon/storage/", "daemon/remote_stage/", "daemon/cluster/etcd.c"]),
     (r"flatbuffers/.*", ["daemon/format/arrow/metadata.cc"]),
     (r"expat\.h$", ["daemon/storage/http/xml.c"]),
     (r"microhttpd\.h$", ["client/metrics/http.c", "daemon/worker/http.c"]),

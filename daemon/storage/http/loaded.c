@@ -25,6 +25,7 @@
     X(curl_easy_cleanup)                                                                 \
     X(curl_easy_getinfo)                                                                 \
     X(curl_easy_init)                                                                    \
+    X(curl_easy_perform)                                                                 \
     X(curl_easy_setopt)                                                                  \
     X(curl_easy_strerror)                                                                \
     X(curl_global_cleanup)                                                               \
@@ -155,6 +156,11 @@ CURL *curl_easy_init(void)
 void curl_easy_cleanup(CURL *handle)
 {
     loaded.curl_easy_cleanup(handle);
+}
+
+CURLcode curl_easy_perform(CURL *handle)
+{
+    return loaded.curl_easy_perform(handle);
 }
 
 const char *curl_easy_strerror(CURLcode code)

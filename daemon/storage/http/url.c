@@ -16,6 +16,31 @@ void stg_url_encode(FILE *to, const char *text, bool keep_slashes)
     }
 }
 
+bool stg_url_place(const char *url, struct stg_url_place *ret)
+{
+    bool is_secure = strncmp(url, "https://", 8) == 0;
+    if (!is_secure && strncmp(url, "http://", 7) != 0)
+        return false;
+    const char *at = url + (is_secure ? 8 : 7), *end = at + strcspn(at, "/");
+    size_t n = *at == '[' ? strcspn(at, "]") + 1 : strcspn(at, ":/");
+    if (n < 1 || n >= sizeof(ret->host) || at + n > end || strlen(url) > 512 ||
+        url[strcspn(url, "?#@ \t\r\n")] != '\0')
+        return false;
+    memcpy(ret->host, at, n);
+    ret->host[n] = '\0';
+    ret->path = end;
+    at += n;
+    snprintf(ret->port, sizeof(ret->port), "%s", is_secure ? "443" : "80");
+    if (*at != ':')
+        return at == end;
+    n = (size_t)(end - ++at);
+    if (n < 1 || n > 5 || strspn(at, "0123456789") != n)
+        return false;
+    memcpy(ret->port, at, n);
+    ret->port[n] = '\0';
+    return true;
+}
+
 /* How many bytes of the name are dots, and how many dots that is. */
 static size_t dots(const char *name, size_t bytes, unsigned *ret_n)
 {
