@@ -150,15 +150,19 @@ static bool set_request(struct stg_etcd *etcd, const struct call *call, long con
            SET(CURLOPT_TIMEOUT_MS, limit_ms);
 }
 
-static CURLcode request(struct stg_etcd *etcd, const struct call *call, long connect_ms,
+static CURLcode request(struct stg_etcd *etcd, struct call *call, long connect_ms,
                         long limit_ms)
 {
+    long sent = 0;
     etcd->bytes = 0;
     etcd->limit = call->key != NULL ? RANGE_BYTES : ANSWER_BYTES;
     etcd->has_no_memory = etcd->is_too_long = false;
-    CURLcode result = set_request(etcd, call, connect_ms, limit_ms)
-                          ? curl_easy_perform(etcd->easy)
-                          : CURLE_OUT_OF_MEMORY;
+    CURLcode result = CURLE_OUT_OF_MEMORY;
+    if (set_request(etcd, call, connect_ms, limit_ms)) {
+        result = curl_easy_perform(etcd->easy);
+        curl_easy_getinfo(etcd->easy, CURLINFO_REQUEST_SIZE, &sent);
+    }
+    call->is_lost = result != CURLE_OK && sent > 0;
     curl_slist_free_all(etcd->headers);
     etcd->headers = NULL;
     return result;
@@ -177,9 +181,6 @@ static int fail_by_curl(const struct stg_etcd *etcd, struct call *call, CURLcode
                         struct stg_err *err)
 {
     const struct stg_etcd_settings *settings = &etcd->settings;
-    long sent = 0;
-    curl_easy_getinfo(etcd->easy, CURLINFO_REQUEST_SIZE, &sent);
-    call->is_lost = sent > 0;
     if (etcd->is_too_long)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
                        "the answer is longer than %zu bytes", etcd->limit);

@@ -2,13 +2,14 @@
  *
  * What another process sends: pipelines and settings as texts, messages of attach.sock,
  * sequences of requests and of writes to shared memory against a whole server, frames of
- * the helper processes, and requests to stager-metrics. A text that loads survives the
- * wire. Each request has at most one reply; an error has a text.
+ * the helper processes, answers of etcd, and requests to stager-metrics. A text that
+ * loads survives the wire. Each request has at most one reply; an error has a text.
  */
 #include <sys/socket.h>
 
 #include "proto/load.h"
 #include "proto/wire.h"
+#include "tests/fuzz/etcd.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/helpers.h"
 #include "tests/fuzz/server.h"
@@ -102,7 +103,7 @@ static void run_reply(const uint8_t *data, size_t bytes)
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
     {"pipeline", run_pipeline}, {"settings", run_settings},  {"request", run_request},
     {"reply", run_reply},       {"server", stg_fuzz_server}, {"gate", stg_fuzz_gate},
-    {"gpu", stg_fuzz_gpu},
+    {"gpu", stg_fuzz_gpu},      {"etcd", stg_fuzz_etcd},
 #ifdef STG_FUZZ_HTTP
     {"http", stg_fuzz_http},
 #endif
@@ -153,6 +154,7 @@ void stg_fuzz_seeds(void)
     seed_messages();
     stg_fuzz_server_seeds();
     stg_fuzz_helper_seeds();
+    stg_fuzz_etcd_seeds();
 #ifdef STG_FUZZ_HTTP
     stg_fuzz_seed_text("http", "\x20GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: "
                                "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q="

@@ -3,11 +3,13 @@
  * The client of etcd and a real etcd: keys, leases, transactions of several clients, and
  * an etcd that is paused, killed, compacted, full, locked, or behind TLS.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -299,11 +301,13 @@ static void a_paused_etcd_may_still_make_a_change(void)
     struct stg_etcd_settings settings = stg_etcd_server_settings(endpoints, 1);
     struct stg_etcd *etcd, *hasty;
     struct stg_etcd_range range;
+    int status;
     CHECK_OK(stg_etcd_create(&settings, &etcd, &err), err);
     settings.timeout_millis = 300;
     CHECK_OK(stg_etcd_create(&settings, &hasty, &err), err);
     put(etcd, "a", "1");
     CHECK(kill(server.pid, SIGSTOP) == 0);
+    CHECK(waitpid(server.pid, &status, WUNTRACED) == server.pid && WIFSTOPPED(status));
     CHECK_INT(stg_etcd_get(hasty, "a", false, &range, &err), -STAGER_UNAVAILABLE);
     CHECK_CONTAINS(err.text, "no answer within");
     CHECK(strstr(err.text, "may have been made") == NULL);
@@ -374,6 +378,206 @@ static void a_full_etcd_refuses_changes_and_renews(void)
     end(etcd);
 }
 
+/* ---- no leader ---- */
+
+/* A member of a cluster whose other member never comes. */
+static void a_cluster_without_a_leader_is_unavailable(void)
+{
+    char members[160];
+    struct stg_etcd_range range;
+    stg_etcd_server_start(&server);
+    stg_etcd_server_finish(&server);
+    snprintf(members, sizeof(members),
+             "default=http://127.0.0.1:%d,other=http://127.0.0.1:1", server.peer_port);
+    server.folder[0] = '\0';
+    server.more[0] = "--initial-cluster";
+    server.more[1] = members;
+    stg_etcd_server_launch(&server);
+    const char *const endpoints[] = {server.url};
+    struct stg_etcd_settings settings = stg_etcd_server_settings(endpoints, 1);
+    struct stg_etcd *etcd;
+    settings.timeout_millis = 500;
+    CHECK_OK(stg_etcd_create(&settings, &etcd, &err), err);
+    CHECK_INT(stg_etcd_get(etcd, "a", false, &range, &err), -STAGER_UNAVAILABLE);
+    CHECK_CONTAINS(err.text, server.url);
+    end(etcd);
+}
+
+/* ---- users ---- */
+
+static void write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+/* ada may read and write below "stager/". */
+static void add_users(void)
+{
+    static const char *const requests[][2] = {
+        {"user/add", "{\"name\":\"root\",\"password\":\"r\"}"},
+        {"role/add", "{\"name\":\"root\"}"},
+        {"user/grant", "{\"user\":\"root\",\"role\":\"root\"}"},
+        {"user/add", "{\"name\":\"ada\",\"password\":\"open sesame\"}"},
+        {"role/add", "{\"name\":\"hosts\"}"},
+        {"role/grant", "{\"name\":\"hosts\",\"perm\":{\"permType\":\"READWRITE\",\"key\":"
+                       "\"c3RhZ2VyLw==\",\"range_end\":\"c3RhZ2VyMA==\"}}"},
+        {"user/grant", "{\"user\":\"ada\",\"role\":\"hosts\"}"},
+        {"enable", "{}"},
+    };
+    char path[64];
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        snprintf(path, sizeof(path), "/v3/auth/%s", requests[i][0]);
+        stg_etcd_server_post(&server, NULL, path, requests[i][1]);
+    }
+}
+
+static void a_user_logs_in_and_has_the_keys_of_its_role(void)
+{
+    char file[96];
+    struct stg_etcd *none = begin(), *etcd;
+    struct stg_etcd_range range;
+    const struct stg_etcd_put other = {.key = "other", .value = ""};
+    bool is_done;
+    int64_t revision, lease = 0;
+    uint32_t ttl = 0;
+    add_users();
+    CHECK_INT(stg_etcd_get(none, "stager/a", false, &range, &err),
+              -STAGER_UNAUTHENTICATED);
+    CHECK_CONTAINS(err.text, "(etcd requires a user and a password)");
+    const char *const endpoints[] = {server.url};
+    struct stg_etcd_settings settings = stg_etcd_server_settings(endpoints, 1);
+    snprintf(file, sizeof(file), "%s/password", server.folder);
+    settings.user = "ada";
+    settings.password_file = file;
+    CHECK_OK(stg_etcd_create(&settings, &etcd, &err), err);
+    write_file(file, "open\n");
+    CHECK_INT(stg_etcd_get(etcd, "stager/a", false, &range, &err),
+              -STAGER_UNAUTHENTICATED);
+    CHECK_CONTAINS(err.text, "user ada cannot log in");
+    write_file(file, "open sesame\n");
+    CHECK_OK(stg_etcd_grant(etcd, 60, &lease, &err), err);
+    put_with(etcd, "stager/a", "1", lease);
+    CHECK_INT(count(etcd, "stager/"), 1);
+    CHECK_INT(stg_etcd_get(etcd, "other", false, &range, &err),
+              -STAGER_PERMISSION_DENIED);
+    CHECK_INT(stg_etcd_get(etcd, "stager", true, &range, &err),
+              -STAGER_PERMISSION_DENIED);
+    CHECK_INT(stg_etcd_txn(etcd, NULL, 0, &other, 1, &is_done, &revision, &err),
+              -STAGER_PERMISSION_DENIED);
+    /* etcd forgets its tokens. */
+    stg_etcd_server_kill(&server);
+    stg_etcd_server_start(&server);
+    put(etcd, "stager/b", "2");
+    CHECK_OK(stg_etcd_renew(etcd, lease, &ttl, &err), err);
+    CHECK_OK(stg_etcd_revoke(etcd, lease, &err), err);
+    CHECK_INT(count(etcd, "stager/"), 1);
+    stg_etcd_destroy(none);
+    end(etcd);
+}
+
+/* ---- TLS ---- */
+
+static char files[6][96]; /* ca.pem, ca.key, host.pem, host.key, other.pem, other.key */
+
+/* Runs openssl in the folder; skips the test if it is not installed. */
+static void openssl(const char *args)
+{
+    char line[640];
+    snprintf(line, sizeof(line), "cd %s && openssl %s >>openssl.log 2>&1", server.folder,
+             args);
+    int status = system(line);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+        stg_etcd_server_finish(&server);
+        SKIP("openssl is not installed");
+    }
+    CHECK_INT(status, 0);
+}
+
+/* An authority, a certificate of it for 127.0.0.1, and one that it has not signed. */
+static void make_certificates(void)
+{
+    static const char *const names[] = {"ca.pem",   "ca.key",    "host.pem",
+                                        "host.key", "other.pem", "other.key"};
+    char path[96];
+    strcpy(server.folder, "/tmp/stg-etcd-XXXXXX");
+    CHECK(mkdtemp(server.folder) != NULL);
+    for (int i = 0; i < 6; i++)
+        snprintf(files[i], sizeof(files[i]), "%s/%s", server.folder, names[i]);
+    snprintf(path, sizeof(path), "%s/ext", server.folder);
+    write_file(path, "subjectAltName=IP:127.0.0.1\n");
+#define KEY "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    openssl("req -x509 " KEY " -keyout ca.key -out ca.pem -days 2 -subj /CN=authority");
+    openssl("req -x509 " KEY " -keyout other.key -out other.pem -days 2 -subj /CN=other");
+    openssl("req " KEY " -keyout host.key -out host.csr -subj /CN=host");
+    openssl("x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 "
+            "-extfile ext -out host.pem");
+}
+
+static int get_with(const struct stg_etcd_settings *settings)
+{
+    struct stg_etcd *etcd;
+    struct stg_etcd_range range;
+    CHECK_OK(stg_etcd_create(settings, &etcd, &err), err);
+    int rc = stg_etcd_get(etcd, "a", false, &range, &err);
+    if (rc == 0)
+        stg_etcd_range_finish(&range);
+    stg_etcd_destroy(etcd);
+    return rc;
+}
+
+static void both_sides_show_certificates(void)
+{
+    char missing[112];
+    make_certificates();
+    server.scheme = "https";
+    server.more[0] = "--cert-file";
+    server.more[1] = files[2];
+    server.more[2] = "--key-file";
+    server.more[3] = files[3];
+    server.more[4] = "--client-cert-auth";
+    server.more[5] = "--trusted-ca-file";
+    server.more[6] = files[0];
+    stg_etcd_server_start(&server);
+    const char *const endpoints[] = {server.url};
+    struct stg_etcd_settings settings = stg_etcd_server_settings(endpoints, 1);
+    settings.ca_file = files[0];
+    settings.cert_file = files[2];
+    settings.key_file = files[3];
+    CHECK_OK(get_with(&settings), err);
+
+    settings.ca_file = files[4];
+    CHECK_INT(get_with(&settings), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, files[4]);
+    CHECK_CONTAINS(err.text, server.url);
+    settings.ca_file = NULL;
+    CHECK_INT(get_with(&settings), -STAGER_FAILED_PRECONDITION);
+    snprintf(missing, sizeof(missing), "%s/missing.pem", server.folder);
+    settings.ca_file = missing;
+    CHECK_INT(get_with(&settings), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, missing);
+
+    settings.ca_file = files[0];
+    settings.cert_file = settings.key_file = NULL;
+    CHECK(get_with(&settings) < 0);
+    settings.cert_file = missing;
+    CHECK_INT(get_with(&settings), -STAGER_FAILED_PRECONDITION);
+    CHECK_CONTAINS(err.text, missing);
+    settings.cert_file = files[4];
+    settings.key_file = files[5];
+    CHECK(get_with(&settings) < 0);
+    CHECK_CONTAINS(err.text, server.url);
+
+    char plain[64];
+    snprintf(plain, sizeof(plain), "http://127.0.0.1:%d", server.port);
+    const char *const plain_endpoints[] = {plain};
+    settings.endpoints = plain_endpoints;
+    CHECK(get_with(&settings) < 0);
+    CHECK_CONTAINS(err.text, plain);
+    stg_etcd_server_finish(&server);
+}
+
 static const struct stg_test tests[] = {
     TEST_SLOW(a_key_is_put_read_and_deleted, 60),
     TEST_SLOW(values_are_any_bytes, 60),
@@ -387,6 +591,9 @@ static const struct stg_test tests[] = {
     TEST_SLOW(a_killed_etcd_that_returns_is_used_again, 60),
     TEST_SLOW(compacted_revisions_do_not_matter, 60),
     TEST_SLOW(a_full_etcd_refuses_changes_and_renews, 60),
+    TEST_SLOW(a_cluster_without_a_leader_is_unavailable, 60),
+    TEST_SLOW(a_user_logs_in_and_has_the_keys_of_its_role, 60),
+    TEST_SLOW(both_sides_show_certificates, 60),
 };
 
 TEST_MAIN(tests)
