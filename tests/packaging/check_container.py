@@ -15,23 +15,16 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
+
+from cases import run, run_cases
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.abspath(os.path.join(HERE, "../.."))
 FOLDER = f"{TOP}/packaging/container"
 IMAGES = {"debian:12-slim": "bookworm"}
 KNOWN = {"FROM", "RUN", "COPY", "USER", "VOLUME", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
-
-
-def run(*command):
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            errors="replace", check=False)
-    if result.returncode != 0:
-        raise AssertionError(f"{command[0]} ended with {result.returncode}:\n{result.stdout[-6000:]}")
-    return result.stdout
 
 
 def steps():
@@ -97,7 +90,6 @@ def main():
         print("skipped: no root or no debootstrap (apt-get install debootstrap)\n0 passed, 0 failed, 1 skipped")
         return 77
     work = tempfile.mkdtemp(prefix="stg-image-", dir="/var/tmp")
-    passed = 0
     try:
         context = f"{work}/context"
         if arguments.debs is None:
@@ -108,17 +100,7 @@ def main():
                 shutil.copy(path, f"{context}/debs")
         image = Image(f"{work}/root", context)
         cases = (image.build, image.has_neither_systemd_nor_python, image.programs_run)
-        for case in cases:
-            try:
-                case()
-            except AssertionError as error:
-                print(f"FAIL {case.__name__}: {error}", flush=True)
-                break
-            print(f"ok   {case.__name__}", flush=True)
-            passed += 1
-        failed = len(cases) - passed
-        print(f"{passed} passed, {failed} failed, 0 skipped")
-        return int(failed > 0)
+        return run_cases([(case.__name__, case) for case in cases])
     finally:
         run("rm", "-rf", "--one-file-system", work)
 

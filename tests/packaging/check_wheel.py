@@ -12,10 +12,11 @@ import glob
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
+
+from cases import run, run_cases
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 # glibc 2.34 has what the wheel calls; Debian 12 has 2.36.
@@ -29,14 +30,6 @@ python3 -m venv /tmp/trainer
 /tmp/trainer/bin/pip install --quiet --only-binary :all: /tmp/stager-*.whl
 PATH=/tmp/trainer/bin:$PATH python tests/packaging/wheel_inside.py
 """
-
-
-def run(*command):
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            errors="replace", check=False)
-    if result.returncode != 0:
-        raise AssertionError(f"{command[0]} ended with {result.returncode}:\n{result.stdout[-6000:]}")
-    return result.stdout
 
 
 def look_at(wheel):
@@ -69,7 +62,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root")
     arguments = parser.parse_args()
-    passed = 0
     with tempfile.TemporaryDirectory(prefix="stg-wheel-", dir="/var/tmp") as work:
         options = ["--root", arguments.root] if arguments.root else []
         out = os.path.join(work, "out")
@@ -77,17 +69,7 @@ def main():
                  ("content", lambda: look_at(*glob.glob(f"{out}/*.whl"))),
                  ("sdist", lambda: look_at_sdist(*glob.glob(f"{out}/*.tar.gz"))),
                  ("without a compiler", lambda: try_out(*glob.glob(f"{out}/*.whl"), work))]
-        for name, case in cases:
-            try:
-                case()
-            except AssertionError as error:
-                print(f"FAIL {name}: {error}", flush=True)
-                break
-            print(f"ok   {name}", flush=True)
-            passed += 1
-    failed = passed < len(cases)
-    print(f"{passed} passed, {int(failed)} failed, {len(cases) - passed - failed} skipped")
-    return int(failed)
+        return run_cases(cases)
 
 
 if __name__ == "__main__":
