@@ -122,6 +122,16 @@ int stg_ctl_open(const struct stg_ctl_options *options, struct stg_ctl_link **re
                  struct stg_err *err);
 void stg_ctl_hang_up(struct stg_ctl_link *link); /* NULL is allowed */
 
+/* SIGINT and SIGTERM end nothing from here on: stg_ctl_interrupted returns true. */
+void stg_ctl_catch_interrupts(void);
+bool stg_ctl_interrupted(void);
+
+/* Runs a command on a connection to attach.sock, with interrupts caught. Returns its exit
+ * status; prints why there is no connection. */
+int stg_ctl_run(const struct stg_ctl_options *options,
+                int (*command)(struct stager *client,
+                               const struct stg_ctl_options *options));
+
 /* Asks and waits (10 s). ret lives until the next call. */
 int stg_ctl_call(struct stg_ctl_link *link, struct stg_request *request,
                  struct stg_reply *ret, struct stg_err *err);

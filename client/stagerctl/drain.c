@@ -3,7 +3,6 @@
  * drain: ends the admission of clients and applies, and waits until no client is left.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,13 +12,6 @@
 
 #define TURN_NS 200000000
 #define NS_PER_S UINT64_C(1000000000)
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    interrupted = 1;
-}
 
 static const char *plural(uint32_t n)
 {
@@ -50,8 +42,8 @@ static int not_drained(const struct stg_reply *reply, uint64_t waited_ns)
         "ends it",
         reply->n_consumers, reply->n_consumers == 1 ? " is" : "s are",
         waited_ns / NS_PER_S, reply->name, reply->n_consumers > 1 ? " and others" : "");
-    return stg_ctl_fail(interrupted ? -STAGER_CANCELLED : -STAGER_DEADLINE_EXCEEDED,
-                        text);
+    return stg_ctl_fail(
+        stg_ctl_interrupted() ? -STAGER_CANCELLED : -STAGER_DEADLINE_EXCEEDED, text);
 }
 
 static int print(const struct stg_ctl_options *options, const struct stg_reply *reply,
@@ -92,7 +84,7 @@ static int drain(struct stager *client, const struct stg_ctl_options *options)
         }
         if (options->disable || reply.n_consumers == 0)
             break;
-        if (interrupted || waited >= limit) {
+        if (stg_ctl_interrupted() || waited >= limit) {
             end_progress();
             return not_drained(&reply, waited);
         }
@@ -105,14 +97,5 @@ static int drain(struct stager *client, const struct stg_ctl_options *options)
 
 int stg_ctl_drain(const struct stg_ctl_options *options)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
-    struct stager *client;
-    int rc = stager_connect(options->runtime_dir, &client);
-    if (rc < 0)
-        return stg_ctl_fail(rc, stager_error_text(NULL));
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    int status = drain(client, options);
-    stager_disconnect(client);
-    return status;
+    return stg_ctl_run(options, drain);
 }

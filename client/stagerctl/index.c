@@ -4,7 +4,6 @@
  * as the connection lasts. stagerctl asks how far it is, and shows that.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,13 +12,6 @@
 #include "core/clock.h"
 
 #define ASK_NS 100000000
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    interrupted = 1;
-}
 
 /* A name of a pipeline has no slash, and none of a file's endings. */
 static bool is_file(const char *argument)
@@ -110,7 +102,7 @@ static void print_text(const char *argument, const struct stg_index_report *repo
 static int wait_for(struct stager *client, struct stg_reply *reply, struct stg_err *err)
 {
     int rc = 0;
-    while (rc == 0 && !reply->index.done && !interrupted) {
+    while (rc == 0 && !reply->index.done && !stg_ctl_interrupted()) {
         print_progress(&reply->index);
         if (!stg_admin_wait(client, (int64_t)stg_now_ns() + ASK_NS))
             return stg_err(err, -STAGER_UNAVAILABLE, "stagerd closed the connection");
@@ -158,20 +150,17 @@ static int index_one(struct stager *client, const struct stg_ctl_options *option
     return reply.index.done ? status : EXIT_FAILED;
 }
 
-int stg_ctl_index(const struct stg_ctl_options *options)
+static int index_all(struct stager *client, const struct stg_ctl_options *options)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
-    struct stager *client;
     int status = EXIT_OK;
-    int rc = stager_connect(options->runtime_dir, &client);
-    if (rc < 0)
-        return stg_ctl_fail(rc, stager_error_text(NULL));
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    for (int i = 0; i < options->n_arguments && !interrupted; i++) {
+    for (int i = 0; i < options->n_arguments && !stg_ctl_interrupted(); i++) {
         int one = index_one(client, options, options->arguments[i]);
         status = one != EXIT_OK ? one : status;
     }
-    stager_disconnect(client);
     return status;
+}
+
+int stg_ctl_index(const struct stg_ctl_options *options)
+{
+    return stg_ctl_run(options, index_all);
 }

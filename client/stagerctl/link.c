@@ -3,6 +3,7 @@
  * A request goes through attach.sock, or with --gate through the gate and with a token.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,43 @@ void stg_ctl_hang_up(struct stg_ctl_link *link)
     stg_bump_finish(&link->bump);
     free(link);
 }
+
+/* ---- interrupts ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+}
+
+void stg_ctl_catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool stg_ctl_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+int stg_ctl_run(const struct stg_ctl_options *options,
+                int (*command)(struct stager *client,
+                               const struct stg_ctl_options *options))
+{
+    struct stager *client;
+    int rc = stager_connect(options->runtime_dir, &client);
+    if (rc < 0)
+        return stg_ctl_fail(rc, stager_error_text(NULL));
+    stg_ctl_catch_interrupts();
+    int status = command(client, options);
+    stager_disconnect(client);
+    return status;
+}
+
+/* ---- requests ---- */
 
 int stg_ctl_call(struct stg_ctl_link *link, struct stg_request *request,
                  struct stg_reply *ret, struct stg_err *err)

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,13 +20,6 @@
 #define GRACE_NS 2000000000
 /* Before its time by more than it takes to notice that it is there. */
 #define EARLY_NS 20000000
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    interrupted = 1;
-}
 
 /* ---- waiting ---- */
 
@@ -60,7 +52,7 @@ static void tell_early(struct stager *client, const struct stg_trace_page *page,
                        const char *name)
 {
     uint64_t ended = atomic_load_explicit(&page->ended_ns, memory_order_acquire);
-    if (interrupted || ended == 0 || ended + EARLY_NS >= page->until_ns)
+    if (stg_ctl_interrupted() || ended == 0 || ended + EARLY_NS >= page->until_ns)
         return;
     bool is_there = stg_admin_wait(client, (int64_t)(stg_now_ns() + TURN_NS));
     if (is_there)
@@ -75,7 +67,8 @@ static void wait_for_end(struct stager *client, const struct stg_trace_page *pag
                          const char *name)
 {
     uint64_t now = stg_now_ns();
-    while (!interrupted && !has_ended(page) && now < page->until_ns + GRACE_NS) {
+    while (!stg_ctl_interrupted() && !has_ended(page) &&
+           now < page->until_ns + GRACE_NS) {
         show_progress(page, name, now);
         uint64_t left = page->until_ns > now ? page->until_ns - now : 0;
         uint64_t turn = left > 0 && left < TURN_NS ? left : left > 0 ? TURN_NS : 5000000;
@@ -261,14 +254,5 @@ int stg_ctl_trace(const struct stg_ctl_options *options)
                                "combined with --json or --text");
     if (options->json && options->text)
         return stg_ctl_misused("--json cannot be combined with --text");
-    struct sigaction action = {.sa_handler = on_interrupt};
-    struct stager *client;
-    int rc = stager_connect(options->runtime_dir, &client);
-    if (rc < 0)
-        return stg_ctl_fail(rc, stager_error_text(NULL));
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    int status = trace(client, options);
-    stager_disconnect(client);
-    return status;
+    return stg_ctl_run(options, trace);
 }

@@ -5,7 +5,6 @@
  * see.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,13 +33,6 @@ struct watch {
     uint64_t instance, sequence; /* of the last event; 0: none yet */
     uint64_t n_told;
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    interrupted = 1;
-}
 
 /* ---- what there is ---- */
 
@@ -309,7 +301,8 @@ static void listen_on(struct watch *watch)
     int64_t end = options->seconds > 0 ? now_millis() + (int64_t)options->seconds * 1000
                                        : INT64_MAX;
     unsigned silent = 0;
-    while (!interrupted && (options->count == 0 || watch->n_told < options->count)) {
+    while (!stg_ctl_interrupted() &&
+           (options->count == 0 || watch->n_told < options->count)) {
         int64_t left = end - now_millis();
         if (left <= 0)
             return;
@@ -343,12 +336,10 @@ static int open_events(struct watch *watch)
 int stg_ctl_watch(const struct stg_ctl_options *options)
 {
     struct watch watch = {.options = options, .endpoint = -1};
-    struct sigaction action = {.sa_handler = on_interrupt};
     watch.link = stg_ctl_connect(options);
     if (watch.link == NULL)
         return EXIT_FAILED;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    stg_ctl_catch_interrupts();
     int status = open_events(&watch);
     if (status == 0) {
         listen_on(&watch);
