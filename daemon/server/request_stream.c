@@ -436,10 +436,9 @@ static int find_instance(struct stg_session *session, const struct stg_request *
             session->open_millis = SEEK_MILLIS; /* it ends before */
         return 1;
     }
-    if (rc == -STAGER_RESOURCE_EXHAUSTED) { /* a run that ends may have the runners */
-        wait_briefly(session, err);
-        if (stg_catalog_stopping(catalog))
-            session->open_millis = OPEN_MILLIS;
+    if (rc == -STAGER_RESOURCE_EXHAUSTED && stg_catalog_stopping(catalog)) {
+        wait_briefly(session, err); /* the run that ends may have the runners */
+        session->open_millis = OPEN_MILLIS;
         return 1;
     }
     if (rc == 0 && (*ret)->private_run) {

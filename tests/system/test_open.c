@@ -5,6 +5,9 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "client/transport/connect.h"
 #include "tests/check.h"
@@ -227,11 +230,70 @@ static void a_client_killed_at_the_end_gets_the_end_again(void)
     }
 }
 
+static int connect_raw(const struct fixture *fixture)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%.90s/attach.sock",
+             fixture->runtime);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+    return fd;
+}
+
+static void send_raw(int fd, const struct stg_request *request)
+{
+    char buf[4096];
+    long n = stg_wire_encode_request(request, buf, sizeof(buf));
+    CHECK(n > 0 && send(fd, buf, (size_t)n, 0) == n);
+}
+
+static void expect_raw(int fd, uint64_t id, int code, const char *part)
+{
+    static char buf[STG_MESSAGE_MAX_BYTES];
+    struct stg_bump bump;
+    struct stg_reply reply;
+    struct stg_err err = {0};
+    stg_bump_init(&bump, 0);
+    ssize_t n = recv(fd, buf, sizeof(buf), 0);
+    CHECK(n > 0);
+    CHECK_OK(stg_wire_decode_reply(buf, (size_t)n, &bump, &reply, &err), err);
+    CHECK_INT(reply.id, id);
+    CHECK_INT(reply.code, code);
+    CHECK_CONTAINS(reply.text, part);
+    stg_bump_finish(&bump);
+}
+
+/* While an open waits, stagerd refuses the next request of its connection: then the list
+ * would be answered first, and not served. */
+static void an_open_above_a_quota_that_no_run_will_free_fails_at_once(void)
+{
+    struct fixture fixture;
+    char settings[128];
+    snprintf(settings, sizeof(settings), "quotas: [{user: \"%u\", runners: 1}]\n",
+             (unsigned)getuid());
+    fixture_start(&fixture, settings);
+    fixture_apply_range(&fixture, 10, "num_threads: 2");
+    int fd = connect_raw(&fixture);
+    send_raw(fd, &(struct stg_request){.kind = STG_REQUEST_HELLO,
+                                       .id = 1,
+                                       .min_version = STG_PROTOCOL_MIN,
+                                       .max_version = STG_PROTOCOL_MAX});
+    send_raw(fd, &(struct stg_request){
+                     .kind = STG_REQUEST_OPEN, .id = 2, .name = "p", .max_in_flight = 2});
+    send_raw(fd, &(struct stg_request){.kind = STG_REQUEST_LIST, .id = 3});
+    expect_raw(fd, 1, 0, "");
+    expect_raw(fd, 2, -STAGER_RESOURCE_EXHAUSTED, "is 1 runners, 0 of them are in use");
+    expect_raw(fd, 3, 0, "");
+    close(fd);
+    fixture_finish(&fixture);
+}
+
 static const struct stg_test tests[] = {
     TEST(a_name_killed_before_its_first_request_keeps_its_place),
     TEST(a_split_pass_waits_for_a_name_killed_before_its_first_request),
     TEST(a_refused_open_begins_nothing),
     TEST(a_client_killed_at_the_end_gets_the_end_again),
+    TEST(an_open_above_a_quota_that_no_run_will_free_fails_at_once),
 };
 
 TEST_MAIN(tests)
