@@ -53,7 +53,7 @@ int stg_log_level_from_name(const char *name)
 
 /* systemd sets JOURNAL_STREAM to "device:inode" of the journal's socket
  * (systemd.exec(5)). */
-static int stderr_is_journal(void)
+int stg_log_is_journal(void)
 {
     static _Atomic int known = -1;
     int answer = atomic_load(&known);
@@ -146,7 +146,7 @@ static void count_held(void)
  * takes a lock of the C library. */
 static void write_times(char *bytes, size_t n)
 {
-    if (stderr_is_journal())
+    if (stg_log_is_journal())
         return;
     for (char *line = bytes, *end; line < bytes + n; line = end + 1) {
         end = memchr(line, '\n', n - (size_t)(line - bytes));
@@ -166,7 +166,7 @@ static size_t format_line(char line[LINE_BYTES], enum stg_log_level level,
                           const char *fmt, va_list args)
 {
     int n;
-    if (stderr_is_journal()) {
+    if (stg_log_is_journal()) {
         n = snprintf(line, LINE_BYTES, "<%d>", (int)level);
     } else {
         struct timespec now;
@@ -378,7 +378,7 @@ static int start_thread(void)
 int stg_log_start(void)
 {
     static bool is_known;
-    stderr_is_journal();
+    stg_log_is_journal();
     pthread_cond_init(&queue.more, NULL);
     queue.is_stopping = false;
     atomic_store(&has_ended, false);

@@ -30,6 +30,9 @@ int stg_log_level_from_name(const char *name);
  * gets that number. Reading and writing it fail. A program calls it first. */
 void stg_log_fill_standard(void);
 
+/* Returns 1 if standard error is the journal of systemd, else 0. */
+int stg_log_is_journal(void);
+
 /* Starts the thread. Returns 0 or a number of errno; after an error stg_log itself
  * writes, as it does before this call and in a child of fork. From here on a process that
  * abort(3) ends gives the thread a moment to write the queue. */

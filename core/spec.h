@@ -340,6 +340,7 @@ struct stg_settings {
                                         memory_budget */
     uint64_t index_bytes;            /* of record indexes in state_dir; 0: none */
     const char *metrics_address;     /* where stager-metrics listens; "": not on TCP */
+    const char *operations_log;      /* auto, journal, off, or a path */
     uint32_t max_clients;            /* connections at once */
     const struct stg_thread_pool_spec *thread_pools;
     size_t n_thread_pools;

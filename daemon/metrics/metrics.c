@@ -254,6 +254,8 @@ static void put_server(const struct stg_metrics_source *source, size_t n_pipelin
     put_codes(text, "stager_request_errors_total", "", counts->errors);
     put_one(text, "stager_draining", STG_METRIC_GAUGE,
             "1 if stagerd drains: no new clients, no applies.", source->is_draining);
+    put_one(text, "stager_lost_operations_total", STG_METRIC_COUNTER,
+            "Records that the operations log does not have.", source->n_lost_operations);
     put_one(text, "stager_pipelines", STG_METRIC_GAUGE, "Pipelines that are applied.",
             n_pipelines);
     put_one(text, "stager_memory_budget_bytes", STG_METRIC_GAUGE, "memory_budget.",

@@ -26,6 +26,7 @@ struct stg_metrics_source {
     const char *release;
     uint32_t n_sessions;
     bool is_draining;
+    uint64_t n_lost_operations; /* records that the operations log does not have */
 };
 
 /* Appends the metrics. RESOURCE_EXHAUSTED. */

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "daemon/host/pool.h"
 #include "daemon/host/share.h"
 #include "daemon/host/text_file.h"
+#include "daemon/operations/operations.h"
 #include "daemon/pipeline/store.h"
 #include "daemon/server/config.h"
 #include "daemon/server/rules.h"
@@ -80,6 +82,24 @@ static void check_metrics_address(struct check *check)
     const char *text = check->settings.metrics_address;
     if (text[0] != '\0' && stg_load_address(text, &address, &err) < 0)
         say(check, "metrics_address", "%s", err.text);
+}
+
+static void check_operations_log(struct check *check)
+{
+    const char *where = check->settings.operations_log;
+    if (where[0] != '/')
+        return; /* stg_config_load has checked it */
+    int fd = open(where, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+    char folder[4096];
+    snprintf(folder, sizeof(folder), "%s", where);
+    *strrchr(folder, '/') = '\0';
+    if (fd >= 0)
+        close(fd);
+    else if (errno != ENOENT)
+        say(check, "operations_log", "%s: %s", where, strerror(errno));
+    else if (access(folder[0] != '\0' ? folder : "/", W_OK | X_OK) < 0)
+        say(check, "operations_log", "%s: cannot write into %s: %s", where, folder,
+            strerror(errno));
 }
 
 static void check_group(struct check *check)
@@ -232,6 +252,7 @@ int stg_check_config(const char *path)
     check_socket_path(&check);
     check_metrics_address(&check);
     check_folder(&check, "state_dir", check.settings.state_dir);
+    check_operations_log(&check);
     check_group(&check);
     check_pools(&check);
     check_limits(&check);

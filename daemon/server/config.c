@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "daemon/host/text_file.h"
+#include "daemon/operations/operations.h"
 #include "proto/load.h"
 
 /* Returns whether key begins here, as a key of a block or of a {flow} map. */
@@ -95,6 +96,88 @@ void stg_config_find(const char *asked, char *ret, size_t bytes)
         snprintf(ret, bytes, "%s", asked != NULL ? asked : STG_CONFIG_PATH);
 }
 
+char *stg_config_text(const char *given)
+{
+    char path[4096], *text = NULL;
+    size_t bytes;
+    stg_config_find(given, path, sizeof(path));
+    if (stg_text_file_read(path, STG_TEXT_MAX_BYTES, NULL, &text, &bytes, NULL) < 0)
+        return strdup("");
+    return text;
+}
+
+/* ---- differences ---- */
+
+static const char *next_line(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+static bool is_top_key(const char *line)
+{
+    return *line != '\0' && strchr(" #-\n\r\t", *line) == NULL;
+}
+
+static bool has_text(const char *line)
+{
+    size_t n = strspn(line, " \t");
+    return strchr("#\n\r", line[n]) == NULL || line[n] == '\0';
+}
+
+/* Returns the first line of the value of a top-level key, or NULL. */
+static const char *find_key(const char *text, const char *key, size_t n)
+{
+    for (const char *line = text; *line != '\0'; line = next_line(line)) {
+        if (strncmp(line, key, n) == 0 && line[n] == ':')
+            return line;
+    }
+    return NULL;
+}
+
+/* Returns whether the values that begin in these lines have the same lines, without
+ * those of comments. */
+static bool same_value(const char *a, const char *b)
+{
+    bool begins = true;
+    for (;; a = next_line(a), b = next_line(b), begins = false) {
+        while (!begins && *a != '\0' && !is_top_key(a) && !has_text(a))
+            a = next_line(a);
+        while (!begins && *b != '\0' && !is_top_key(b) && !has_text(b))
+            b = next_line(b);
+        bool a_ends = !begins && (*a == '\0' || is_top_key(a));
+        bool b_ends = !begins && (*b == '\0' || is_top_key(b));
+        if (a_ends || b_ends)
+            return a_ends && b_ends;
+        size_t n = strcspn(a, "\n");
+        if (n != strcspn(b, "\n") || strncmp(a, b, n) != 0)
+            return false;
+    }
+}
+
+/* Appends the keys of `text` that differ in `other`, or, with only_missing, that it does
+ * not have. */
+static void add_keys(const char *text, const char *other, bool only_missing, char *ret,
+                     size_t bytes)
+{
+    for (const char *line = text; *line != '\0'; line = next_line(line)) {
+        size_t n = strcspn(line, ":\n"), used = strlen(ret);
+        if (!is_top_key(line) || line[n] != ':')
+            continue;
+        const char *there = find_key(other, line, n);
+        if (there == NULL || (!only_missing && !same_value(line, there)))
+            snprintf(ret + used, bytes - used, "%s%.*s", used > 0 ? ", " : "", (int)n,
+                     line);
+    }
+}
+
+void stg_config_changes(const char *before, const char *after, char *ret, size_t bytes)
+{
+    ret[0] = '\0';
+    add_keys(after, before, false, ret, bytes);
+    add_keys(before, after, true, ret, bytes);
+}
+
 int stg_config_load(const char *given, struct stg_settings *ret, struct stg_err *err)
 {
     char *text = NULL, path[4096];
@@ -108,6 +191,7 @@ int stg_config_load(const char *given, struct stg_settings *ret, struct stg_err 
     bool found = rc == 0;
     rc = stg_load_settings(found ? text : "", bytes, path, ret, err);
     unsigned line = found ? stg_config_line(text, "log_level") : 0;
+    unsigned log_line = found ? stg_config_line(text, "operations_log") : 0;
     free(text);
     if (rc < 0)
         return rc;
@@ -119,6 +203,8 @@ int stg_config_load(const char *given, struct stg_settings *ret, struct stg_err 
         rc = stg_err(err, -STAGER_INVALID_ARGUMENT,
                      "%s:%u: log_level: \"%s\" is not one of error, warning, info, debug",
                      path, line, ret->log_level);
+    if (rc == 0 && stg_operations_check(ret->operations_log, err) < 0)
+        rc = stg_err_prefix(err, err->code, "%s:%u", path, log_line);
     if (rc < 0)
         stg_settings_finish(ret);
     return rc;

@@ -21,4 +21,11 @@ void stg_config_find(const char *asked, char *ret, size_t bytes);
 /* Returns the line of a settings text that sets `key`, from 1; 0: no line sets it. */
 unsigned stg_config_line(const char *text, const char *key);
 
+/* Returns the text of the settings file that stg_config_load reads; "" if there is none.
+ * The caller frees it. NULL: out of memory. */
+char *stg_config_text(const char *path);
+
+/* Lists the top-level keys whose values differ between two texts: "quotas, rules". */
+void stg_config_changes(const char *before, const char *after, char *ret, size_t bytes);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "daemon/host/share.h"
 #include "daemon/pyworker/work.h"
+#include "daemon/server/noting.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 #include "daemon/server/rules.h"
@@ -80,6 +81,8 @@ static void serve_message(struct stg_session *session, const void *bytes, size_t
     stg_bump_init(&bump, 1u << 20);
     session->server->counts.n_requests++;
     int rc = stg_wire_decode_request(bytes, n, &bump, &request, &err);
+    if (rc == 0 && !session->open_waits)
+        stg_noting_begin(session, &request);
     if (rc < 0) {
         stg_session_fail(session, 0, rc, err.text);
         if (rc != -STAGER_RESOURCE_EXHAUSTED || session->client == NULL)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/server/noting.h"
 
 int stg_draining_set(struct stg_session *session, bool is_on, struct stg_err *err)
 {
@@ -14,11 +15,14 @@ int stg_draining_set(struct stg_session *session, bool is_on, struct stg_err *er
                        "only root and the user of stagerd (uid %u) may drain it, not uid "
                        "%u: run `stagerctl drain` by sudo",
                        (unsigned)geteuid(), (unsigned)uid);
-    if (server->draining != is_on)
+    if (server->draining != is_on) {
+        stg_noting_done(session, is_on ? STG_OPERATION_DRAINED : STG_OPERATION_RESUMED,
+                        NULL, 0);
         stg_log(STG_LOG_INFO,
                 is_on ? "draining, by uid %u: no new clients, no applies"
                       : "not draining any more, by uid %u",
                 (unsigned)uid);
+    }
     server->draining = is_on;
     return 0;
 }

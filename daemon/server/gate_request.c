@@ -9,6 +9,7 @@
 
 #include "daemon/gate/gate.h"
 #include "daemon/host/share.h"
+#include "daemon/server/noting.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/request.h"
 #include "daemon/server/rules.h"
@@ -122,6 +123,7 @@ static void begin_call(struct gate_call *call, struct stg_server *server, uint64
                                          .fd = -1,
                                          .pidfd = -1,
                                          .greeted = true,
+                                         .is_anonymous = true,
                                          .program = "stager-gate",
                                          .answer = &call->answer};
 }
@@ -150,6 +152,7 @@ static void serve_call(struct gate_call *call, const struct stg_request *request
 {
     struct stg_err err = {0};
     uint64_t sum = fingerprint(request);
+    stg_noting_begin(&call->session, request);
     if (check_request(request, &err) < 0) {
         stg_session_fail(&call->session, request->id, err.code, err.text);
         return;
@@ -188,6 +191,12 @@ static void served_probed(struct stg_probing *probing)
 static const struct stg_probing_caller caller = {.serve = serve_probed,
                                                  .served = served_probed};
 
+static void name_user(struct stg_session *session, const struct stg_identity *identity)
+{
+    session->identity = *identity;
+    session->is_anonymous = false;
+}
+
 /* Begins a request that is answered later. */
 static int probe(struct stg_server *server, uint64_t tag,
                  const struct stg_identity *identity, const void *payload, size_t bytes,
@@ -197,7 +206,7 @@ static int probe(struct stg_server *server, uint64_t tag,
     if (call == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     begin_call(call, server, tag);
-    call->session.identity = *identity;
+    name_user(&call->session, identity);
     int rc = stg_probing_start(server, identity, payload, bytes, &caller, call,
                                &call->session.probing, err);
     if (rc < 0)
@@ -217,6 +226,10 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
     const struct stg_identity *identity =
         rc == 0 ? stg_gate_find_user(server->gate, request.token, request.token_bytes)
                 : NULL;
+    if (rc == 0)
+        stg_noting_begin(&brief.session, &request);
+    if (identity != NULL)
+        name_user(&brief.session, identity);
     if (identity != NULL)
         rc = check_rate(identity, &err);
     if (rc == 0 && identity != NULL)
@@ -234,7 +247,6 @@ void stg_request_serve_gate(struct stg_server *server, uint64_t tag, const void 
                 : "the token is unknown or has expired (after an hour, or with a "
                   "restart of stagerd): `stagerctl token` gives a new one");
     } else if (!is_later) {
-        brief.session.identity = *identity;
         serve_call(&brief, &request);
     }
     if (!is_later || rc < 0)

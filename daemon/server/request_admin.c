@@ -13,9 +13,11 @@
 #include "daemon/dataset/steps/division.h"
 #include "daemon/describe/describe.h"
 #include "daemon/gate/gate.h"
+#include "daemon/operations/operations.h"
 #include "daemon/pipeline/explain.h"
 #include "daemon/pipeline/index_job.h"
 #include "daemon/server/draining.h"
+#include "daemon/server/noting.h"
 #include "daemon/server/probing.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
@@ -226,6 +228,7 @@ static void answer_version(void *arg, const struct stg_changed *changed)
         reply->unchanged = changed->unchanged;
         reply->boundary = *stg_graph_boundary(pipeline->definition->graph);
         log_version(session, reply, pipeline);
+        stg_noting_changed(session, reply);
     }
     end_change(session, &changed->err);
 }
@@ -267,6 +270,8 @@ void stg_serve_apply(struct stg_session *session, const struct stg_request *requ
     int rc = stg_draining_check(session->server, &err);
     if (rc == 0)
         rc = define(session, request, &definition, &err);
+    if (rc == 0)
+        stg_noting_name(session, name_of(request, definition));
     if (rc == 0)
         rc = stg_request_describe(session, definition, "", &probing->bump,
                                   &probing->reply, &err);
@@ -466,9 +471,11 @@ static void answer_delete(void *arg, const struct stg_changed *changed)
     struct stg_session *session = arg;
     struct stg_probing *probing = session->probing;
     probing->reply.name = probing->request.name;
-    if (changed->err.code == 0)
+    if (changed->err.code == 0) {
         stg_log(STG_LOG_INFO, "pipeline %s deleted by uid %u", probing->request.name,
                 (unsigned)session->identity.uid);
+        stg_noting_done(session, STG_OPERATION_DELETED, probing->request.name, 0);
+    }
     end_change(session, &changed->err);
 }
 
@@ -575,7 +582,8 @@ void stg_serve_metrics(struct stg_session *session, const struct stg_request *re
                                         .jobs = &server->jobs,
                                         .release = STG_VERSION,
                                         .n_sessions = server->n_sessions,
-                                        .is_draining = server->draining};
+                                        .is_draining = server->draining,
+                                        .n_lost_operations = stg_operations_lost()};
     struct stg_metrics_text text = {.is_open = request->open_metrics,
                                     .has_file = true,
                                     .fd = memfd_create("stager-metrics", MFD_CLOEXEC)};

@@ -15,6 +15,7 @@
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pyworker/work.h"
 #include "daemon/server/draining.h"
+#include "daemon/server/noting.h"
 #include "daemon/server/quarantine.h"
 #include "daemon/server/request.h"
 #include "daemon/stage/feed.h"
@@ -157,6 +158,7 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
     session->client = attached->client;
     session->joining = true;
     session->member = params->member;
+    snprintf(session->client_id, sizeof(session->client_id), "%s", params->client_id);
     stg_commit_attached(session, request, instance, params->client_id,
                         member != NULL ? member->attempt : 0);
     if (instance->is_apart)
@@ -302,6 +304,8 @@ void stg_serve_join(struct stg_session *session, const struct stg_request *reque
     } else {
         stg_recovery_joined(session->instance->pipeline, session->member);
         session->joining = false;
+        stg_noting_done(session, STG_OPERATION_ATTACHED, session->instance->config.name,
+                        session->instance->generation);
         uv_timer_stop(&session->deadline);
         stg_catalog_note(session->instance);
         stg_server_sweep_soon(session->server);
@@ -780,6 +784,9 @@ void stg_serve_work(struct stg_session *session, const struct stg_request *reque
     reply.boundary = *stg_workers_output(pipeline->workers);
     if (stg_session_reply(session, &reply, &channel, 1) < 0)
         stg_session_close(session); /* the channel did not reach it */
+    else
+        stg_noting_done(session, STG_OPERATION_ATTACHED, pipeline->name,
+                        pipeline->generation);
     close(channel);
 }
 

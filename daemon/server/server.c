@@ -25,6 +25,7 @@
 #include "daemon/host/pool.h"
 #include "daemon/host/share.h"
 #include "daemon/index/index.h"
+#include "daemon/operations/operations.h"
 #include "daemon/server/config.h"
 #include "daemon/server/connection.h"
 #include "daemon/server/loop.h"
@@ -264,6 +265,7 @@ static void on_stop_timeout(uv_timer_t *timer)
             STOP_MILLIS);
     remove_socket(server);
     stg_locks_release(server->settings, &server->locks);
+    stg_operations_finish();
     stg_log_flush();
     _exit(EXIT_SUCCESS);
 }
@@ -392,6 +394,30 @@ static void warn_of_restart(const struct stg_settings *old,
         stg_log(STG_LOG_WARNING, "reload: thread_pools change only with a restart");
 }
 
+static void use_operations_log(const struct stg_settings *settings)
+{
+    struct stg_err err = {0};
+    if (stg_operations_configure(settings->operations_log, &err) < 0)
+        stg_log(STG_LOG_ERROR, "%s", err.text);
+}
+
+/* Notes a reload, with the keys that changed, or why it failed. */
+static void note_reload(struct stg_server *server, const struct stg_err *err)
+{
+    char changes[512] = "";
+    char *text = err->code == 0 ? stg_config_text(server->config_path) : NULL;
+    if (text != NULL && server->config_text != NULL)
+        stg_config_changes(server->config_text, text, changes, sizeof(changes));
+    if (text != NULL) {
+        free(server->config_text);
+        server->config_text = text;
+    }
+    stg_operations_note(&(struct stg_operation){.kind = STG_OPERATION_RELOADED,
+                                                .settings = changes,
+                                                .status = stg_status_name(err->code),
+                                                .reason = err->text});
+}
+
 /* What can change live does; for the rest, the log says that it takes a restart. */
 static void use_settings(struct stg_server *server, const struct stg_settings *fresh)
 {
@@ -412,6 +438,7 @@ static void use_settings(struct stg_server *server, const struct stg_settings *f
     stg_gate_enable(server->gate, fresh->gate_enable);
     use_remote(&fresh->remote);
     use_quotas(fresh);
+    use_operations_log(fresh);
     stg_log(STG_LOG_INFO,
             "reload: log_level %s, memory_budget %" PRIu64
             ", default_pipeline_memory %" PRIu64 ", max_clients %u",
@@ -436,6 +463,7 @@ static void on_reload(uv_signal_t *signal, int number)
     }
     if (rc < 0)
         stg_log(STG_LOG_ERROR, "reload: %s; the old settings remain", err.text);
+    note_reload(server, &err);
     sd_notify(0, "READY=1");
 }
 
@@ -524,6 +552,8 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
                                   .locks = STG_LOCKS_NONE,
                                   .listen_fd = -1,
                                   .spare_fd = -1};
+    server->config_text = stg_config_text(config_path);
+    use_operations_log(settings);
     use_remote(&settings->remote);
     use_quotas(settings);
     int rc = stg_limit_check_memory("", settings->memory_budget, err);
@@ -628,6 +658,8 @@ void stg_server_finish(struct stg_server *server)
         stg_loop_finish(&server->loop);
     stg_gate_destroy(server->gate);
     stg_reply_cache_finish(&server->replies);
+    stg_operations_finish();
+    free(server->config_text);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     if (server->spare_fd >= 0)

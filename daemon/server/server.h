@@ -29,6 +29,7 @@ struct stg_server {
     bool has_loop;
     struct stg_settings *settings;
     const char *config_path; /* as given, or NULL: for SIGHUP */
+    char *config_text;       /* as it was read last */
     struct stg_budget budget;
     struct stg_pools *pools;
     struct stg_rules *rules; /* of users; NULL: none */

@@ -18,6 +18,7 @@
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/warm_up.h"
 #include "daemon/pyworker/work.h"
+#include "daemon/server/noting.h"
 #include "daemon/server/tapping.h"
 #include "daemon/server/tracing.h"
 
@@ -337,6 +338,7 @@ void stg_session_fail(struct stg_session *session, uint64_t id, int code,
     struct stg_reply reply = {.id = id, .code = code, .text = text};
     char buf[4096];
     session->server->counts.errors[-code % STG_N_CODES]++;
+    stg_noting_failed(session, code, text);
     long bytes = stg_wire_encode_reply(&reply, buf, sizeof(buf));
     if (bytes > 0)
         send_message(session, buf, (size_t)bytes, NULL, 0);

@@ -52,6 +52,10 @@ struct stg_session {
     bool is_paced;           /* it reads nothing until pace, which its rate needs */
     uv_timer_t pace;
     char program[64];
+    enum stg_request_kind asks; /* the request, and the pipeline that it names */
+    char asks_of[STG_LANE_MAX_BYTES + 1];
+    char client_id[STG_LANE_MAX_BYTES + 1]; /* of its stream */
+    bool is_anonymous; /* through the gate, without a token: identity is not known */
     struct stg_session_answer
         *answer; /* of a caller without a socket: where its replies go */
 

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "daemon/pipeline/warm_up.h"
+#include "daemon/server/noting.h"
 
 /* Copies what the reply borrows from the request. The boundary is filled in at the end.
  */
@@ -70,6 +71,7 @@ static void answer(struct stg_session *session, struct stg_reply *reply,
             : reply->restored > 0 ? "rolled back"
                                   : "applied",
             (unsigned)session->identity.uid);
+    stg_noting_changed(session, reply);
     stg_session_reply(session, reply, NULL, 0);
 }
 
