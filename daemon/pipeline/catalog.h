@@ -197,13 +197,15 @@ struct stg_wanted {
     const char *name; /* the client_id if the user chose it; or NULL */
     bool is_apart;    /* see struct stg_instance */
     bool resumes;     /* the client goes on in a run before the restart (recovery.h) */
+    bool is_new;      /* it opens the pipeline: no stream that goes on, or follows */
 };
 
 /* Returns the instance to attach to: the shared one (created if needed), or a new private
  * one. It may still be CREATING (check again on `changed`). A state may need a new shared
  * one: the clients of the last one, which have taken nothing, then get ABORTED. A client
  * of a broadcast whose state is before the buffer gets a private one. ALREADY_EXISTS: one
- * of that name has such a run.
+ * of that name has such a run. Records that hosts divide: without a state a run begins
+ * the first pass, as on the other hosts, whatever stagerd counts.
  * UNAVAILABLE: the runners of the last instance have not ended, or clients of before a
  * restart of stagerd have not come back; call again on `changed`.
  * Errors of a state: as stg_stage_admit. */

@@ -486,6 +486,20 @@ static void created_stage(uv_work_t *work, int status)
 }
 
 /* Its batches are those of another run: the numbers of an earlier one may go on. */
+static void renew(struct stg_instance *instance, struct stg_pipeline *pipeline)
+{
+    if (instance->private_run)
+        return;
+    pipeline->run_id = stg_catalog_make_id() >> 1;
+    instance->config.run_id = pipeline->run_id;
+}
+
+/* One of the stagerds of a job may have been started anew, and counts other passes. */
+static bool begins_first_pass(const struct stg_wanted *wanted)
+{
+    return wanted->private_run || wanted->deal.n_hosts > 0;
+}
+
 static void set_start(struct stg_instance *instance, struct stg_pipeline *pipeline,
                       const struct stg_state *state)
 {
@@ -493,10 +507,7 @@ static void set_start(struct stg_instance *instance, struct stg_pipeline *pipeli
     instance->start_news = STG_START_AWAITED;
     instance->config.start = &instance->start;
     instance->config.first_pass = state->pass;
-    if (instance->private_run)
-        return;
-    pipeline->run_id = stg_catalog_make_id() >> 1;
-    instance->config.run_id = pipeline->run_id;
+    renew(instance, pipeline);
 }
 
 static int take_runners(const struct stg_definition *definition, const char *name,
@@ -576,7 +587,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .generation = pipeline->generation,
         .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
         .first_number = private_run ? 0 : pipeline->next_number,
-        .first_pass = private_run ? 0 : pipeline->next_pass,
+        .first_pass = begins_first_pass(wanted) ? 0 : pipeline->next_pass,
         .is_reproducible = definition->irreproducible == NULL,
         .keeps_record = !private_run && definition->irreproducible == NULL,
         .instance = catalog->instance_id,
@@ -625,6 +636,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         stg_recovery_end(catalog, pipeline);
     if (wanted->state != NULL)
         set_start(instance, pipeline, wanted->state);
+    else if (instance->config.first_pass < pipeline->next_pass)
+        renew(instance, pipeline);
     if (audits && pipeline->journal != NULL) /* a candidate has none yet */
         instance->journal = stg_journal_ref(pipeline->journal);
     instance->work.data = instance;
@@ -674,13 +687,19 @@ static void forget_warm(struct stg_pipeline *pipeline)
                    "its first client needs more batches in flight", false);
 }
 
-/* A run of a job of other hosts, which no client is in any more. */
-static bool is_left_by_others(const struct stg_instance *instance,
+/* A run of an earlier job: one of other hosts, which no client is in any more; or one
+ * that its clients leave, which a new client would join in another pass than on other
+ * hosts. */
+static bool is_of_earlier_job(const struct stg_instance *instance,
                               const struct stg_wanted *wanted)
 {
     const struct stg_deal *deal = &instance->config.deal;
-    return instance->state == STG_INSTANCE_LIVE && !stg_stage_is_used(instance->stage) &&
-           (deal->n_hosts != wanted->deal.n_hosts || deal->host != wanted->deal.host);
+    if (instance->state != STG_INSTANCE_LIVE || wanted->deal.n_hosts == 0)
+        return false;
+    if (deal->n_hosts != wanted->deal.n_hosts || deal->host != wanted->deal.host)
+        return !stg_stage_is_used(instance->stage);
+    return wanted->is_new && wanted->state == NULL &&
+           stg_stage_is_over(instance->stage, wanted->name);
 }
 
 static void end_left(struct stg_pipeline *pipeline)
@@ -691,7 +710,7 @@ static void end_left(struct stg_pipeline *pipeline)
     instance->pipeline = NULL;
     instance->abandoned = 1;
     stg_stage_stop(instance->stage, STAGER_ABORTED,
-                   "a job on other hosts has begun: open the stream again", false);
+                   "another job has begun: open the stream again", false);
 }
 
 /* Returns 0 if a client with the state may attach to the shared instance, 1 if that was
@@ -785,7 +804,7 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         forget_warm(pipeline);
         instance = NULL;
     }
-    if (instance != NULL && is_left_by_others(instance, wanted)) {
+    if (instance != NULL && is_of_earlier_job(instance, wanted)) {
         end_left(pipeline);
         instance = NULL;
     }

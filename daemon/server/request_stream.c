@@ -491,7 +491,8 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         .job = request->job,
         .state = request->state != NULL ? &state : NULL,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
-        .name = request->named ? request->client_id : NULL};
+        .name = request->named ? request->client_id : NULL,
+        .is_new = request->generation == 0};
     if (request->state != NULL &&
         stg_loading_read(request, pipeline->definition, deal, &state, &err) < 0) {
         stg_session_fail_with(session, request, &err);

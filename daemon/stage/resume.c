@@ -213,6 +213,32 @@ int stg_stage_admit(struct stg_stage *stage, const char *name,
     return rc;
 }
 
+static bool asks(const struct stg_stage *stage)
+{
+    const struct stg_client *c = stage->members.clients;
+    while (c != NULL && !stg_client_asks(&stage->pass, c))
+        c = c->next;
+    return c != NULL;
+}
+
+/* A rank of a split that has not joined yet comes late, to a pass that others took. */
+static bool is_between(const struct stg_stage *stage, const char *name)
+{
+    return stage->pass.state == STG_PASS_NONE &&
+           stage->pass.n_ended > stage->config.first_pass &&
+           stage->members.n_joined >= stage->config.num_clients && !asks(stage) &&
+           find_away(stage, name) == NULL;
+}
+
+bool stg_stage_is_over(struct stg_stage *stage, const char *name)
+{
+    pthread_mutex_lock(&stage->lock);
+    bool is_used = stage->members.n_attached + stage->members.n_joining > 0;
+    bool is_over = is_used ? is_between(stage, name) : stage->members.n_joined > 0;
+    pthread_mutex_unlock(&stage->lock);
+    return is_over;
+}
+
 uint64_t stg_stage_begins_pass(struct stg_stage *stage, const struct stg_client *client)
 {
     pthread_mutex_lock(&stage->lock);

@@ -294,6 +294,11 @@ bool stg_stage_is_parting(struct stg_stage *stage, const struct stg_client *clie
 /* Returns whether any client is attached or joining. */
 bool stg_stage_is_used(struct stg_stage *stage);
 
+/* Returns whether all clients of the run have left, also those that may come back. Or all
+ * have joined and got the end of a pass, and none of them asks for the next one, or is
+ * away under that name (NULL: it has none). */
+bool stg_stage_is_over(struct stg_stage *stage, const char *name);
+
 /* Appends the names of those clients to an error. */
 void stg_stage_name_clients(struct stg_stage *stage, struct stg_err *err);
 

@@ -35,11 +35,13 @@ class Host:
         pipeline = dataset.batch(BATCH).staged(name=name, **{"delivery": "round_robin", "num_clients": "auto", **options})
         return stager.apply(pipeline, runtime_dir=self.daemon.runtime_dir)
 
+    def open_one(self, name, n_hosts, local_rank, local_size=2, **options):
+        return stager.open(name, runtime_dir=self.daemon.runtime_dir, timeout=60, dp_rank=self.number * local_size + local_rank,
+                           dp_size=n_hosts * local_size, local_rank=local_rank, local_size=local_size, **options)
+
     def open(self, name, n_hosts, local_size=2, **options):
         for local_rank in range(local_size):
-            self.streams.append(stager.open(
-                name, runtime_dir=self.daemon.runtime_dir, timeout=60, dp_rank=self.number * local_size + local_rank,
-                dp_size=n_hosts * local_size, local_rank=local_rank, local_size=local_size, **options))
+            self.streams.append(self.open_one(name, n_hosts, local_rank, local_size, **options))
 
     def step(self):
         """The rows of one batch of each trainer."""
@@ -200,6 +202,101 @@ class TestCluster(unittest.TestCase):
         self.open(self.hosts[:1], state=state)
         rows += [row for part in self.hosts[0].rest() for row in part]
         self.assertEqual(sorted(rows), list(range(n - BATCH)))
+
+    # ---- where a job begins without a state ----
+
+    def assert_once(self, parts, n):
+        self.assertEqual(sorted(row for part in parts for row in part), list(range(n)))
+
+    def test_a_job_divides_one_pass_though_a_stagerd_was_started_anew(self):
+        n = 3 * 2 * BATCH * 4
+        self.apply(n)
+        for _ in range(2):
+            self.open(self.hosts)
+            self.assert_once([part for host in self.hosts for part in host.rest()], n)
+            for host in self.hosts:
+                host.leave()
+            self.hosts[1].daemon.stop()
+            self.hosts[1].daemon.start()
+
+    def test_trainers_that_were_killed_in_the_middle_begin_anew_on_each_host(self):
+        """Under their names, within reconnect_grace_millis. One stagerd was killed with its trainers."""
+        n = 3 * 2 * BATCH * 4
+        self.apply(n)
+        code = f"""
+import sys, stager
+stream = stager.open({self.name!r}, timeout=60, dp_rank=int(sys.stdin.readline()), dp_size=6, local_rank=int(sys.stdin.readline()), local_size=2)
+for _ in range(2):
+    stream.next()
+    print("step", flush=True)
+sys.stdin.readline()
+"""
+        trainers = [case.Program(host.daemon, code) for host in self.hosts for _ in range(2)]
+        for rank, trainer in enumerate(trainers):
+            trainer.say(f"{rank}\n{rank % 2}")
+        for trainer in trainers:
+            self.assertEqual([trainer.line(), trainer.line()], ["step", "step"])
+        self.hosts[1].daemon.process.kill()
+        self.hosts[1].daemon.process.wait()
+        for trainer in trainers:
+            trainer.process.kill()
+            trainer.end()
+        self.hosts[1].daemon.start()
+        self.open(self.hosts)
+        self.assert_once([part for host in self.hosts for part in host.rest()], n)
+
+    def test_a_job_begins_while_a_stream_of_the_last_one_is_open(self):
+        """That stream has batches that it has not taken: it gets them and its end, and opens anew then."""
+        n = 3 * 2 * BATCH * 2
+        self.apply(n)
+        self.open(self.hosts)
+        first, last = self.hosts[0].streams
+        rows = self.hosts[1].rest() + self.hosts[2].rest()
+        rows.append([int(row) for batch in first for row in batch["value"]])
+        first.close()
+        for host in self.hosts[1:]:
+            host.leave()
+        second = self.hosts[0].open_one(self.name, 3, 0)
+        rows.append([int(row) for batch in last for row in batch["value"]])
+        self.assert_once(rows, n)
+        with self.assertRaises(stager.AbortedError) as caught:
+            next(iter(last))
+        self.assertIn("another job has begun", str(caught.exception))
+        last.close()
+        self.hosts[0].streams = [second]
+        self.hosts[0].streams.append(self.hosts[0].open_one(self.name, 3, 1))
+        for host in self.hosts[1:]:
+            host.open(self.name, 3)
+        self.assert_once([part for host in self.hosts for part in host.rest()], n)
+
+    def test_a_rank_that_opens_again_joins_those_that_wait_for_it_in_the_next_pass(self):
+        n = 3 * 2 * BATCH * 2
+        self.apply(n)
+        self.open(self.hosts)
+        first = [part for host in self.hosts for part in host.rest()]
+        self.assert_once(first, n)
+        for host in self.hosts:
+            for stream in host.streams:
+                if stream is not self.hosts[0].streams[0]:
+                    stream._rewind()
+        self.hosts[0].streams.pop(0).close()
+        self.hosts[0].streams.insert(0, self.hosts[0].open_one(self.name, 3, 0))
+        for host in self.hosts:
+            host.begun.update(host.streams)
+        second = [part for host in self.hosts for part in host.rest()]
+        self.assert_once(second, n)
+        self.assertNotEqual(first, second)
+
+    def test_a_rank_of_a_split_that_comes_late_does_not_begin_the_pass_again(self):
+        n = 3 * 2 * BATCH * 2
+        self.apply(n, delivery="split")
+        for host in self.hosts:
+            host.streams.append(host.open_one(self.name, 3, 0))
+        rows = [part for host in self.hosts for part in host.rest()]
+        late = self.hosts[0].open_one(self.name, 3, 1)
+        self.hosts[0].streams.append(late)
+        self.assertEqual(list(late), [])
+        self.assert_once(rows, n)
 
     # ---- what is refused ----
 
