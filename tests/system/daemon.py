@@ -36,6 +36,8 @@ def write(path, text):
 
 
 class Daemon:
+    prefix = ()  # of its command
+
     def __init__(self, build, **settings):
         self.build = os.path.abspath(build)
         self.folder = tempfile.mkdtemp(prefix="stg-daemon-")
@@ -77,7 +79,7 @@ class Daemon:
         """Starts the daemon and waits until it answers a connection. stderr: replaces the log file."""
         with open(self.log_path, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [os.path.join(self.build, "daemon/stagerd"), "--foreground", "--config",
+                [*self.prefix, os.path.join(self.build, "daemon/stagerd"), "--foreground", "--config",
                  self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log if stderr is None else stderr)
         self.wait_until_it_answers()
 
