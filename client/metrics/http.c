@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/metrics/http.h"
 
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include "client/metrics/host.h"
 #include "client/metrics/page.h"
 #include "core/clock.h"
+#include "core/net/address.h"
 #include "core/status.h"
 
 /* A request line and its headers: longer ones are refused by the library. */
@@ -141,15 +140,6 @@ static struct page api_page(struct stg_http *http, struct MHD_Connection *connec
                      "/api/v1/history?name=NAME\n");
 }
 
-static bool is_loopback(const struct sockaddr_storage *address)
-{
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-    if (address->ss_family == AF_INET)
-        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
-    return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
 /* A page of another site, whose name its owner points at 127.0.0.1, is not answered. */
 static bool is_misdirected(struct MHD_Connection *connection)
 {
@@ -161,7 +151,8 @@ static bool is_misdirected(struct MHD_Connection *connection)
     if (info == NULL ||
         getsockname(info->connect_fd, (struct sockaddr *)&address, &bytes) < 0)
         return true;
-    return is_loopback(&address) && host != NULL && !stg_metrics_is_local(host);
+    return stg_address_is_loopback(&address) && host != NULL &&
+           !stg_metrics_is_local(host);
 }
 
 static struct page find_page(struct stg_http *http, struct MHD_Connection *connection,

@@ -19,6 +19,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/net/address.h"
 #include "core/status.h"
 #include "daemon/worker/frame.h"
 #include "daemon/worker/http.h"
@@ -105,15 +106,6 @@ static int read_files(struct server *server, const struct options *options,
 
 /* ---- sockets ---- */
 
-static bool is_loopback(const struct sockaddr_storage *address)
-{
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-    if (address->ss_family == AF_INET)
-        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
-    return address->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-}
-
 static int start_listening(struct server *server, const struct options *options,
                            struct stg_err *err)
 {
@@ -123,7 +115,7 @@ static int start_listening(struct server *server, const struct options *options,
     int rc = stg_load_address(options->listen, &address, err);
     if (rc < 0)
         return rc;
-    if (!is_loopback(&address) && server->token == NULL)
+    if (!stg_address_is_loopback(&address) && server->token == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "--listen %s: other hosts can ask there: add --token-file",
                        options->listen);

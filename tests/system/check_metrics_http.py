@@ -312,6 +312,22 @@ def check_killed(server):
     check(server.stop() == 0 and not os.path.exists(server.path), "stopped")
 
 
+def check_mapped(daemon, timeout):
+    """A socket of IPv6 to which 127.0.0.1 leads too refuses the same names."""
+    server = Server(daemon, free_port(), timeout)
+    server.command += ["--listen", f"[::ffff:127.0.0.1]:{server.port}"]
+    with contextlib.closing(socket.socket(socket.AF_INET6)) as probe:
+        try:
+            probe.bind(("::ffff:127.0.0.1", 0))
+        except OSError:
+            return  # no IPv6 here
+    server.start()
+    try:
+        check_hosts(server)
+    finally:
+        server.stop(signal.SIGKILL)
+
+
 def check_options(server, daemon):
     def fails(status, text, *arguments):
         result = subprocess.run([server.command[0], *arguments], capture_output=True, text=True, timeout=LIMIT_S)
@@ -353,6 +369,8 @@ def main(build, sanitizer):
         finally:
             if server.process.poll() is None:
                 server.stop(signal.SIGKILL)
+        check_mapped(daemon, timeout)
+        os.remove(server.path)
         check_options(server, daemon)
     print("ok")
 
