@@ -39,6 +39,7 @@ struct answer {
     size_t bytes; /* 0: a text */
 };
 
+#define MAX_ANSWERS 16
 #define MAX_CONNECTIONS 64
 #define MAX_REQUESTS 256
 
@@ -61,7 +62,7 @@ struct server {
     char url[64];
     pthread_t thread;
     pthread_mutex_t lock; /* guards what follows */
-    const struct answer *answers;
+    struct answer answers[MAX_ANSWERS];
     size_t n_answers, n_requests; /* the last answer repeats */
     struct request requests[MAX_REQUESTS];
     struct connection connections[MAX_CONNECTIONS]; /* of the accepting thread */
@@ -209,8 +210,9 @@ static void stop(struct server *server)
 
 static void script(struct server *server, const struct answer *answers, size_t n)
 {
+    CHECK(n <= MAX_ANSWERS);
     pthread_mutex_lock(&server->lock);
-    server->answers = answers;
+    memcpy(server->answers, answers, n * sizeof(answers[0]));
     server->n_answers = n;
     server->n_requests = 0;
     pthread_mutex_unlock(&server->lock);
@@ -532,14 +534,14 @@ static void an_answer_that_is_too_long_is_refused(void)
     static char body[9 << 20];
     struct stg_etcd *etcd = begin(1, LONG_MILLIS);
     bool is_done;
-    memset(body, ' ', sizeof(body) - 1);
+    memset(body, ' ', sizeof(body));
     memcpy(body, NONE, sizeof(NONE) - 1);
-    SCRIPT(&servers[0], {.body = body});
+    SCRIPT(&servers[0], {.body = body, .bytes = sizeof(body)});
     CHECK_INT(get(etcd), -STAGER_RESOURCE_EXHAUSTED);
     CHECK_CONTAINS(err.text, "the answer is longer than 8388608 bytes");
     CHECK_INT(change(etcd, &is_done), -STAGER_UNAVAILABLE);
     CHECK_CONTAINS(err.text, "the answer is longer than 65536 bytes");
-    body[8 << 20] = '\0';
+    SCRIPT(&servers[0], {.body = body, .bytes = 8 << 20});
     CHECK_OK(get(etcd), err);
     end(etcd);
 }
