@@ -282,6 +282,7 @@ struct stg_cluster_settings {
 /* What a quota limits. */
 enum stg_quota_kind {
     STG_QUOTA_MEMORY,    /* bytes */
+    STG_QUOTA_DISK,      /* bytes of state_dir */
     STG_QUOTA_PIPELINES, /* applied */
     STG_QUOTA_CLIENTS,   /* connections */
     STG_QUOTA_RUNNERS,   /* threads of stages */

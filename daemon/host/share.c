@@ -54,6 +54,7 @@ static const struct {
 } kinds[STG_N_QUOTA_KINDS] = {
     [STG_QUOTA_MEMORY] = {"memory", "bytes of memory",
                           "end a client or delete a pipeline that holds memory"},
+    [STG_QUOTA_DISK] = {"disk", "bytes of state_dir", "delete a pipeline"},
     [STG_QUOTA_PIPELINES] = {"pipelines", "pipelines", "delete a pipeline"},
     [STG_QUOTA_CLIENTS] = {"clients", "connections", "end a client"},
     [STG_QUOTA_RUNNERS] = {"runners", "runners",

@@ -325,6 +325,8 @@ static int shorten(struct stg_journal_file *file, struct stg_err *err)
     else if (rc == 0 &&
              stg_text_file_replace(file->audit, temporary, &part, 1, &failed) < 0)
         rc = audit_error(failed, errno, err);
+    if (rc == 0)
+        file->audit_bytes = text.n;
     free(text.bytes);
     return rc;
 }
@@ -349,6 +351,8 @@ static int append_lines(struct stg_journal_file *file, const char *lines, size_t
         rc = fstat(fd, &st);
     if (fd >= 0)
         close(fd);
+    if (rc == 0)
+        file->audit_bytes = (uint64_t)st.st_size;
     return rc == 0 && st.st_size > MAX_AUDIT_BYTES ? shorten(file, err) : rc;
 }
 
@@ -369,6 +373,7 @@ uint64_t stg_journal_file_newest(struct stg_journal_file *file)
     pthread_mutex_lock(&file->lock);
     int rc = read_audit(file, &text, &n, &err);
     uint64_t newest = rc == 0 ? stg_audit_scan_newest(text, n) : 0;
+    file->audit_bytes = rc == 0 ? n : 0;
     if (rc == 0)
         free(text);
     else if (rc != -STAGER_NOT_FOUND)

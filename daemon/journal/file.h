@@ -16,7 +16,8 @@ struct stg_journal_file {
     pthread_mutex_t lock; /* guards what follows, and the file */
     char *path, *temporary;
     char *audit;
-    uint64_t bytes;      /* of good records, at the start of the file */
+    uint64_t bytes; /* of good records, at the start of the file */
+    uint64_t audit_bytes;
     uint64_t base_bytes; /* of the records that were live when it was last whole */
     bool must_rewrite;   /* it has damage, or a write failed in the middle */
     bool is_anchored;    /* this process has synced the folders above it */
@@ -45,6 +46,13 @@ int stg_journal_file_write(struct stg_journal_file *file, const char *line, size
  * of what is old. Errors have the path and the reason; lines are missing then. */
 int stg_journal_file_note(struct stg_journal_file *file, const char *lines, size_t n,
                           struct stg_err *err);
+
+/* Returns the bytes of both files, as they were read or written last. Not while a worker
+ * writes. */
+static inline uint64_t stg_journal_file_bytes(const struct stg_journal_file *file)
+{
+    return file->bytes + file->audit_bytes;
+}
 
 /* Returns the newest attempt of the audit; 0: there is none. */
 uint64_t stg_journal_file_newest(struct stg_journal_file *file);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "core/log.h"
+#include "daemon/host/share.h"
 #include "daemon/journal/file.h"
 
 /* Workers that write at once. A disk that hangs leaves the other ones of libuv to the
@@ -44,8 +45,10 @@ struct stg_journal {
     struct stg_err unreadable; /* code 0: the file was read */
     char problem[STG_ERR_TEXT_BYTES];
     struct stg_journal_counts counts;
-    uint32_t n_notes;      /* that wait */
-    bool has_note_problem; /* the last write of the audit failed, and was logged */
+    struct stg_share *share; /* on whose quota the files count; or NULL */
+    uint64_t disk_bytes;     /* as counted there */
+    uint32_t n_notes;        /* that wait */
+    bool has_note_problem;   /* the last write of the audit failed, and was logged */
     struct journal_job *first, *last; /* the first one is at work if is_working */
     bool is_working;                  /* or it waits for a worker */
     struct stg_journal *next_waiting;
@@ -89,6 +92,7 @@ int stg_journal_create(const struct stg_journal_config *config, struct stg_journ
     uint64_t newest = stg_journal_file_newest(&journal->file);
     if (newest > journal->commits.attempt)
         journal->commits.attempt = newest;
+    journal->disk_bytes = stg_journal_file_bytes(&journal->file);
     *ret = journal;
     return 0;
 }
@@ -201,6 +205,40 @@ static int judge(const struct stg_journal *journal, const struct journal_job *jo
                : refuse_tag(journal, there, job, err);
 }
 
+/* ---- the quota of disk ---- */
+
+void stg_journal_count_on(struct stg_journal *journal, struct stg_share *share)
+{
+    if (journal == NULL)
+        return;
+    stg_share_give(journal->share, STG_QUOTA_DISK, journal->disk_bytes);
+    stg_share_add(share, STG_QUOTA_DISK, journal->disk_bytes);
+    journal->share = share;
+}
+
+/* Takes what a record adds. A new attempt is a few bytes that a run cannot do without. */
+static int take_disk(struct stg_journal *journal, struct journal_job *job)
+{
+    uint64_t n = job->kind == NOTE ? job->note.n : job->n;
+    int rc = 0;
+    if (job->kind == ATTEMPT)
+        stg_share_add(journal->share, STG_QUOTA_DISK, n);
+    else
+        rc = stg_share_take(journal->share, STG_QUOTA_DISK, n, &job->err);
+    if (rc < 0)
+        return stg_err_prefix(&job->err, rc, "pipeline %s", journal->name);
+    journal->disk_bytes += n;
+    return 0;
+}
+
+/* A record was written, or was not; a file that has become long was shortened. */
+static void count_disk(struct stg_journal *journal)
+{
+    stg_share_give(journal->share, STG_QUOTA_DISK, journal->disk_bytes);
+    journal->disk_bytes = stg_journal_file_bytes(&journal->file);
+    stg_share_add(journal->share, STG_QUOTA_DISK, journal->disk_bytes);
+}
+
 /* ---- writing ---- */
 
 static void start(struct stg_journal *journal);
@@ -234,6 +272,14 @@ static void note_audit_result(struct stg_journal *journal, const struct stg_err 
     journal->has_note_problem = err->code < 0;
     if (is_new)
         stg_log(STG_LOG_WARNING, "pipeline %s: %s", journal->name, err->text);
+}
+
+static void note_any_result(struct stg_journal *journal, const struct journal_job *job)
+{
+    if (job->kind == NOTE)
+        note_audit_result(journal, &job->err);
+    else
+        note_result(journal, &job->err);
 }
 
 static void open_audit(struct stg_journal *journal, const struct journal_job *job)
@@ -358,10 +404,8 @@ static void wrote_record(uv_work_t *work, int status)
     journal->is_working = false;
     end_work(journal->config.writers);
     if (!write_again(journal, job)) {
-        if (job->kind == NOTE)
-            note_audit_result(journal, &job->err);
-        else
-            note_result(journal, &job->err);
+        count_disk(journal);
+        note_any_result(journal, job);
         if (job->err.code == 0 && job->commit != NULL)
             take_over(journal, job);
         answer(journal);
@@ -390,7 +434,12 @@ static void start(struct stg_journal *journal)
             continue;
         }
         fill_line(job);
-        write_first(journal);
+        if (take_disk(journal, job) == 0) {
+            write_first(journal);
+        } else {
+            note_any_result(journal, job);
+            answer(journal);
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 #include "daemon/journal/commits.h"
 
 struct stg_journal;
+struct stg_share;
 
 /* The journals of a loop that workers write, and a queue of those that wait for a worker.
  * Zeroed: none. */
@@ -54,6 +55,10 @@ struct stg_journal_counts {
     uint64_t n_commits, n_failed;
 };
 struct stg_journal_counts stg_journal_count(const struct stg_journal *journal);
+
+/* The files count on the quota of disk of that share from now on, also above its limit.
+ * NULL: on none. The caller keeps the share. */
+void stg_journal_count_on(struct stg_journal *journal, struct stg_share *share);
 
 /* Returns why the last write failed; "": it did not. */
 const char *stg_journal_problem(const struct stg_journal *journal);
@@ -103,8 +108,8 @@ struct stg_journal_request {
 
 /* Commits. `done` is called once, now or later. RESOURCE_EXHAUSTED: `done` is not called.
  * Errors of `done`: FAILED_PRECONDITION (a newer attempt has begun), ALREADY_EXISTS (the
- * tag has another state, and the text names the difference), those of
- * stg_journal_file_write. */
+ * tag has another state, and the text names the difference), RESOURCE_EXHAUSTED (the
+ * quota of disk), those of stg_journal_file_write. */
 int stg_journal_commit(struct stg_journal *journal,
                        const struct stg_journal_request *request, struct stg_err *err);
 

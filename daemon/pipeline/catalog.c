@@ -62,25 +62,52 @@ struct stg_containers *stg_catalog_containers(struct stg_catalog *catalog)
 
 /* ---- quotas ---- */
 
-/* The pipeline counts on the quota of the definition's applier from now on. */
+/* The pipeline and its files count on the share from now on, also above its limits. NULL:
+ * on none. */
+static void count_on(struct stg_pipeline *pipeline, struct stg_share *share)
+{
+    stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+    stg_share_give(pipeline->counted, STG_QUOTA_DISK, pipeline->disk_bytes);
+    stg_share_add(share, STG_QUOTA_PIPELINES, 1);
+    stg_share_add(share, STG_QUOTA_DISK, pipeline->disk_bytes);
+    stg_journal_count_on(pipeline->journal, share);
+    pipeline->counted = share;
+}
+
+/* Its definitions, the current one and earlier ones, have that many bytes on disk. */
+static void count_disk(struct stg_pipeline *pipeline, uint64_t bytes)
+{
+    stg_share_give(pipeline->counted, STG_QUOTA_DISK, pipeline->disk_bytes);
+    stg_share_add(pipeline->counted, STG_QUOTA_DISK, bytes);
+    pipeline->disk_bytes = bytes;
+}
+
+/* The pipeline counts on the quota of the definition's applier from now on, with what the
+ * definition adds on disk. A failure changes nothing. */
 static int count_pipeline(struct stg_pipeline *pipeline,
                           const struct stg_definition *definition, struct stg_err *err)
 {
+    struct stg_share *share = definition->share;
+    uint64_t needs = stg_store_needs(definition, pipeline->generation + 1);
     stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
-    int rc = stg_share_take(definition->share, STG_QUOTA_PIPELINES, 1, err);
-    if (rc == 0)
-        pipeline->counted = definition->share;
-    else
-        stg_share_add(pipeline->counted, STG_QUOTA_PIPELINES, 1);
-    return rc;
+    int rc = stg_share_take(share, STG_QUOTA_PIPELINES, 1, err);
+    if (rc == 0) {
+        rc = stg_share_take(share, STG_QUOTA_DISK, needs, err);
+        stg_share_give(share, STG_QUOTA_PIPELINES, 1);
+    }
+    stg_share_add(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+    if (rc < 0)
+        return rc;
+    stg_share_give(share, STG_QUOTA_DISK, needs);
+    count_on(pipeline, share);
+    count_disk(pipeline, pipeline->disk_bytes + needs);
+    return 0;
 }
 
 /* As count_pipeline, also above the limit: the pipeline is there. */
 static void count_anyway(struct stg_pipeline *pipeline)
 {
-    stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
-    pipeline->counted = pipeline->definition->share;
-    stg_share_add(pipeline->counted, STG_QUOTA_PIPELINES, 1);
+    count_on(pipeline, pipeline->definition->share);
 }
 
 /* ---- life ---- */
@@ -150,8 +177,8 @@ static void free_pipeline(struct stg_pipeline *pipeline)
 {
     stop_workers(pipeline, "the pipeline was deleted");
     stg_gathering_destroy(pipeline->gathering);
+    count_on(pipeline, NULL);
     stg_journal_unref(pipeline->journal);
-    stg_share_give(pipeline->counted, STG_QUOTA_PIPELINES, 1);
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
     stg_totals_finish(&pipeline->totals);
@@ -442,6 +469,8 @@ static void write_change(uv_work_t *work)
         remove_files(change, &change->err);
     else
         write_files(change, &change->err);
+    change->disk_bytes =
+        stg_versions_bytes(change->catalog->settings, change->pipeline->name);
 }
 
 /* The instance of the candidate is that of the pipeline from here on. */
@@ -524,6 +553,7 @@ static void wrote_change(uv_work_t *work, int status)
     struct stg_change *change = work->data;
     struct stg_catalog *catalog = change->catalog;
     catalog->change = NULL;
+    count_disk(change->pipeline, change->disk_bytes);
     if (change->err.code < 0)
         give_up(change);
     else if (change->definition == NULL)
@@ -710,6 +740,7 @@ static int load_file(struct stg_catalog *catalog, const char *path, bool from_di
     link_pipeline(catalog, pipeline);
     if (!stored.is_saved)
         save_loaded(catalog, pipeline);
+    count_disk(pipeline, stg_versions_bytes(catalog->settings, pipeline->name));
     return 0;
 }
 

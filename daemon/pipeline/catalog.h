@@ -84,6 +84,7 @@ struct stg_pipeline {
     struct stg_workers *workers; /* of a py_function step; NULL: none */
     struct stg_journal *journal; /* its commits */
     struct stg_gathering *gathering; /* of a run before the restart; or NULL */
+    uint64_t disk_bytes;             /* of its definitions, as counted there */
     struct stg_share *counted;       /* on whose quota the pipeline counts; or NULL */
     bool from_dir;                   /* of pipeline_dir: not in state_dir */
 };

@@ -20,6 +20,7 @@ struct stg_change {
     struct stg_workers *workers;       /* of it; or NULL */
     struct stg_change_done done;
     struct stg_err err;
+    uint64_t disk_bytes; /* of the definitions on disk, afterwards */
 };
 
 struct stg_catalog {

@@ -112,6 +112,27 @@ int stg_store_save(const struct stg_settings *settings, const char *name, bool f
     return 0;
 }
 
+uint64_t stg_store_needs(const struct stg_definition *definition, uint64_t generation)
+{
+    char header[STG_TEXT_HEADER_BYTES];
+    stg_text_header_write(definition, generation, header);
+    return strlen(header) + definition->text_bytes;
+}
+
+uint64_t stg_store_bytes(const struct stg_settings *settings, const char *name)
+{
+    static const char *const suffixes[] = {".yaml", ".seen"};
+    uint64_t bytes = 0;
+    char path[4096];
+    struct stat st;
+    for (size_t i = 0; i < 2; i++) {
+        if (state_path(settings, name, suffixes[i], path, sizeof(path)) == 0 &&
+            stat(path, &st) == 0)
+            bytes += (uint64_t)st.st_size;
+    }
+    return bytes;
+}
+
 int stg_store_forget(const struct stg_settings *settings, const char *name,
                      struct stg_err *err)
 {

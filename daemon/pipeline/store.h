@@ -61,6 +61,12 @@ int stg_store_save(const struct stg_settings *settings, const char *name, bool f
                    const struct stg_definition *definition, uint64_t generation,
                    struct stg_err *err);
 
+/* Returns the bytes that stg_store_save would write. */
+uint64_t stg_store_needs(const struct stg_definition *definition, uint64_t generation);
+
+/* Returns the bytes of NAME.yaml and NAME.seen. */
+uint64_t stg_store_bytes(const struct stg_settings *settings, const char *name);
+
 /* Removes NAME.yaml. */
 int stg_store_forget(const struct stg_settings *settings, const char *name,
                      struct stg_err *err);

@@ -182,6 +182,20 @@ int stg_versions_keep_seen(const struct stg_settings *settings, const char *name
     return rc;
 }
 
+uint64_t stg_versions_bytes(const struct stg_settings *settings, const char *name)
+{
+    uint64_t *generations, bytes = stg_store_bytes(settings, name);
+    char path[4096];
+    struct stat st;
+    size_t n = find(settings, name, &generations);
+    for (size_t i = 0; i < n; i++) {
+        generation_path(settings, name, generations[i], path);
+        bytes += stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+    }
+    free(generations);
+    return bytes;
+}
+
 void stg_versions_forget(const struct stg_settings *settings, const char *name)
 {
     char path[4096];

@@ -47,6 +47,9 @@ int stg_versions_read(const struct stg_store_source *source, const char *name,
                       uint64_t generation, struct stg_definition **ret,
                       struct stg_err *err);
 
+/* Returns the bytes of the files of all generations, and of stg_store_bytes. */
+uint64_t stg_versions_bytes(const struct stg_settings *settings, const char *name);
+
 /* Removes all of a pipeline. */
 void stg_versions_forget(const struct stg_settings *settings, const char *name);
 

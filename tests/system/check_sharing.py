@@ -25,6 +25,17 @@ dataset:
 staged: {capacity: 4, num_threads: %d}
 """
 LIMIT_S = 60 * SLOW
+# Takes one batch, by the C interface: of `stagerctl cat`, a private run, there is no audit.
+ATTACH = """import ctypes, sys
+lib, stream, batch = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p(), ctypes.c_void_p()
+client = ctypes.c_void_p()
+assert lib.stager_connect(sys.argv[2].encode(), ctypes.byref(client)) == 0
+assert lib.stager_open(client, sys.argv[3].encode(), None, ctypes.byref(stream)) == 0
+assert lib.stager_next(stream, ctypes.c_int64(-1), ctypes.byref(batch)) == 0
+lib.stager_release(batch)
+lib.stager_close(stream)
+lib.stager_disconnect(client)
+"""
 
 
 def ctl(daemon, uid, *arguments):
@@ -112,6 +123,59 @@ def check_pipelines(build):
         daemon.start()
         check(len(must(daemon, 0, "list", "--json").split('"name"')) == 8, "a restart loads all of them")
         check(used(daemon, "pipelines", group=GROUP) == 4, "and counts them")
+    finally:
+        daemon.close()
+
+
+def on_disk(daemon, *names):
+    """The bytes of state_dir that belong to these pipelines."""
+    total = 0
+    for folder, _, files in os.walk(os.path.join(daemon.folder, "state")):
+        part = os.path.relpath(folder, os.path.join(daemon.folder, "state")).split(os.sep)
+        total += sum(os.path.getsize(os.path.join(folder, name)) for name in files
+                     if (part[0] in ("pipelines", "commits") and name.split(".")[0] in names)
+                     or (part[0] == "versions" and part[1] in names))
+    return total
+
+
+def check_disk(build):
+    """Definitions, their earlier versions and audits count on their applier, as many bytes as the files have. What does not fit is refused,
+    and changes nothing. A restart measures them again."""
+    daemon = start(build, quotas=[{"user": str(ANN), "disk": 20000}])
+    try:
+        must(daemon, ANN, "apply", pipeline(daemon, "a"))
+        check(used(daemon, "disk", user=ANN) == on_disk(daemon, "a") > 0, f"one definition: {used(daemon, 'disk', user=ANN)}")
+        must(daemon, ANN, "apply", "--replace", pipeline(daemon, "a", 2))
+        check(os.listdir(os.path.join(daemon.folder, "state/versions/a")) == ["1.yaml"], "an earlier version")
+        check(used(daemon, "disk", user=ANN) == on_disk(daemon, "a"), "two definitions")
+        before = used(daemon, "disk", user=ANN)
+        large = os.path.join(daemon.folder, "large.yaml")
+        write(large, PIPELINE % ("large", 1) + "# " + "x" * 20000 + "\n")
+        words = (f"the quota of user {ANN} is 20000 bytes of state_dir, {before} of them are in use", "raise disk of")
+        refused(daemon, ANN, words, "apply", large)
+        refused(daemon, ANN, words, "apply", "--replace", "--name", "a", large)
+        check(used(daemon, "disk", user=ANN) == before == on_disk(daemon, "a", "large"), "a refusal leaves nothing")
+        audited = os.path.join(daemon.folder, "audited.yaml")
+        write(audited, (PIPELINE % ("audited", 1)).replace("staged: {", "staged: {audit: positions, "))
+        must(daemon, ANN, "apply", audited)
+        must(daemon, ANN, "cat", "a")
+        library = os.path.join(os.path.abspath(build), "client/libstager.so.0")
+        trainer = subprocess.run([sys.executable, "-c", ATTACH, library, daemon.runtime_dir, "audited"], timeout=LIMIT_S, check=False)
+        check(trainer.returncode == 0, "a trainer of root")
+        end = time.monotonic() + LIMIT_S
+        path = os.path.join(daemon.folder, "state/commits/audited.audit")
+        while not os.path.exists(path) or used(daemon, "disk", user=ANN) != on_disk(daemon, "a", "audited"):
+            check(time.monotonic() < end, f"an audit: {used(daemon, 'disk', user=ANN)} of {on_disk(daemon, 'a', 'audited')}")
+            time.sleep(0.01)
+        check(os.path.getsize(path) > 0, "the audit is empty")
+        must(daemon, 0, "apply", "--replace", pipeline(daemon, "a", 3))
+        check(used(daemon, "disk", user=ANN) == on_disk(daemon, "audited"), "its files count on another applier")
+        check(daemon.stop() == 0, "it stops")
+        daemon.start()
+        os.chmod(os.path.join(daemon.runtime_dir, "attach.sock"), 0o666)
+        check(used(daemon, "disk", user=ANN) == on_disk(daemon, "audited"), "after a restart")
+        must(daemon, ANN, "delete", "audited")
+        check(used(daemon, "disk", user=ANN) == 0, "after a delete")
     finally:
         daemon.close()
 
@@ -334,6 +398,7 @@ def main():
         sys.exit(77)
     source, build = sys.argv[1], os.path.abspath(sys.argv[2])
     check_pipelines(build)
+    check_disk(build)
     check_clients(build)
     check_runs(build)
     check_requests(build)

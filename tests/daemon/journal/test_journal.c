@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/host/share.h"
 #include "daemon/journal/file.h"
 #include "daemon/journal/journal.h"
 #include "tests/check.h"
@@ -755,6 +756,73 @@ static void a_commit_whose_answer_was_lost_is_committed_again(void)
     stop(&daemon);
 }
 
+/* The bytes that count on the quota of disk. */
+static void see_disk(void *owner, const struct stg_share_use *use)
+{
+    *(uint64_t *)owner = use->used[STG_QUOTA_DISK];
+}
+
+static uint64_t disk_used(void)
+{
+    uint64_t used = UINT64_MAX;
+    stg_share_each(see_disk, &used);
+    return used;
+}
+
+static uint64_t file_bytes(const char *name)
+{
+    struct stat st;
+    return stat(stg_test_path(name), &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static void set_disk_quota(uint64_t limit)
+{
+    struct stg_quota_spec quota = {.user = "4242"};
+    struct stg_err err = {0};
+    for (int k = 0; k < STG_N_QUOTA_KINDS; k++)
+        quota.limit[k] = k == STG_QUOTA_DISK ? limit : STG_NO_QUOTA;
+    CHECK_OK(stg_share_configure(&quota, 1, &err), err);
+}
+
+static void a_commit_above_the_quota_of_disk_fails_and_later_ones_do_not(void)
+{
+    struct daemon daemon;
+    struct stg_share *share = stg_share_get(4242, 4242, NULL, 0);
+    set_disk_quota(100000);
+    start(&daemon);
+    stg_journal_count_on(daemon.journal, share);
+    ask(&daemon, "a", 1, 1);
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    uint64_t bytes = file_bytes("commits/p.journal");
+    CHECK(bytes > 0);
+    CHECK_INT(disk_used(), bytes);
+    set_disk_quota(bytes + 10);
+    ask(&daemon, "b", 2, 1);
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK_INT(daemon.answers.codes[1], -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(daemon.answers.text, "pipeline p: the quota of user 4242 is ");
+    CHECK_CONTAINS(daemon.answers.text, " bytes of state_dir");
+    CHECK(stg_lane_find(lane_of(&daemon), "b") == NULL);
+    CHECK_INT(file_bytes("commits/p.journal"), bytes);
+    CHECK_INT(disk_used(), bytes);
+    set_disk_quota(100000);
+    ask(&daemon, "b", 2, 1);
+    uv_run(&daemon.loop, UV_RUN_DEFAULT);
+    CHECK_INT(daemon.answers.codes[2], 0);
+    bytes = file_bytes("commits/p.journal");
+    CHECK_INT(disk_used(), bytes);
+    stg_journal_count_on(daemon.journal, NULL);
+    CHECK_INT(disk_used(), 0);
+    stop(&daemon);
+    start(&daemon); /* the files are measured */
+    stg_journal_count_on(daemon.journal, share);
+    CHECK_INT(disk_used(), bytes);
+    stg_journal_count_on(daemon.journal, NULL);
+    stop(&daemon);
+    stg_share_put(share);
+    stg_share_finish();
+}
+
 static void a_journal_that_was_removed_stays_so(void)
 {
     struct daemon daemon;
@@ -905,6 +973,7 @@ static const struct stg_test tests[] = {
     TEST(a_client_whose_attempt_was_forgotten_commits_nothing_more),
     TEST(a_new_attempt_fences_the_older_ones_over_a_restart),
     TEST(a_commit_whose_answer_was_lost_is_committed_again),
+    TEST(a_commit_above_the_quota_of_disk_fails_and_later_ones_do_not),
     TEST(a_journal_that_was_removed_stays_so),
     TEST(a_journal_that_cannot_be_read_is_never_taken_for_none),
     TEST(a_journal_that_memory_did_not_suffice_to_read_stays_as_it_is),
