@@ -85,7 +85,7 @@ static void set_position(struct stg_dataset *dataset, struct stg_block *block)
         .elements = items,
         .errors = atomic_load_explicit(&dataset->errors_from, memory_order_relaxed)};
     if (dataset->tells)
-        stg_position_pop(&dataset->positions, &block->position);
+        stg_position_pop(&dataset->positions, 1, &block->position);
 }
 
 int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
@@ -171,6 +171,31 @@ int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *pos
     dataset->n_items = position->items;
     stg_dataset_met_error(dataset, position->errors);
     return 0;
+}
+
+static int restart(struct stg_dataset *dataset, struct stg_err *err)
+{
+    int rc = dataset->last->impl->rewind(dataset->last, true, err);
+    if (rc < 0)
+        return rc;
+    atomic_store_explicit(&dataset->errors_from, 0, memory_order_relaxed);
+    dataset->n_items = 0;
+    dataset->clean_below = UINT32_MAX;
+    rc = skip_divided(dataset, err);
+    dataset->clean_below = 0;
+    return rc;
+}
+
+int stg_dataset_restart(struct stg_dataset *dataset, const struct stg_deal *deal,
+                        uint64_t first, struct stg_err *err)
+{
+    dataset->env.deal = *deal;
+    dataset->env.deal_first = first;
+    if (dataset->failed == 0)
+        dataset->failed = restart(dataset, &dataset->failure);
+    if (dataset->failed < 0 && err != NULL)
+        *err = dataset->failure;
+    return dataset->failed;
 }
 
 /* ---- reading ahead ---- */

@@ -100,6 +100,7 @@ struct stg_dataset_env {
     uint64_t pass;           /* from 0: reshuffles differ by it */
     struct stg_deal deal;    /* of `shard: auto`; n_hosts 0: all records */
     uint64_t deal_first;     /* the record at which hosts began to divide the pass */
+    uint64_t max_epochs;     /* that one jump may pass over; 0: any number */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
     /* Of the state at which the pass goes on: `files` leaves out what was added since.
@@ -164,6 +165,13 @@ int stg_dataset_next(struct stg_dataset *dataset, struct stg_block **ret,
  * stg_dataset_next. After a failure only destroy may follow. */
 int stg_dataset_seek(struct stg_dataset *dataset, const struct stg_position *position,
                      struct stg_err *err);
+
+/* Goes back to the start of the pass, as a new dataset of another host, or from another
+ * record on at which the hosts began to divide it (env.deal, env.deal_first). Only where
+ * stg_jump_check allows a jump. OUT_OF_RANGE: the pass has no such record. After a
+ * failure only destroy may follow. */
+int stg_dataset_restart(struct stg_dataset *dataset, const struct stg_deal *deal,
+                        uint64_t first, struct stg_err *err);
 
 /* Reads ahead, and splits into lines, data that the dataset of an item needs next. Call
  * it after an item was pulled, without the pull lock: then all pulling threads split one

@@ -33,24 +33,31 @@ static int grow(struct stg_position_queue *queue, struct stg_err *err)
     return 0;
 }
 
-int stg_position_push(struct stg_position_queue *queue, uint64_t elements,
+int stg_position_push(struct stg_position_queue *queue, uint64_t n, uint64_t elements,
                       uint64_t passed, struct stg_err *err)
 {
     pthread_mutex_lock(&queue->lock);
     int rc = queue->n == queue->size ? grow(queue, err) : 0;
     if (rc == 0)
         queue->ring[(queue->first + queue->n++) % queue->size] =
-            (struct stg_position){.elements = elements, .passed = passed};
+            (struct stg_position){.items = n, .elements = elements, .passed = passed};
     pthread_mutex_unlock(&queue->lock);
     return rc;
 }
 
-void stg_position_pop(struct stg_position_queue *queue, struct stg_position *ret)
+void stg_position_pop(struct stg_position_queue *queue, uint64_t n,
+                      struct stg_position *ret)
 {
     pthread_mutex_lock(&queue->lock);
-    if (queue->n > 0) {
-        ret->elements = queue->ring[queue->first].elements;
-        ret->passed = queue->ring[queue->first].passed;
+    while (queue->n > 0 && n > 0) {
+        struct stg_position *first = &queue->ring[queue->first];
+        uint64_t now = first->items < n ? first->items : n;
+        ret->elements = first->elements;
+        ret->passed = first->passed;
+        first->items -= now;
+        n -= now;
+        if (first->items > 0)
+            break;
         queue->first = (queue->first + 1) % queue->size;
         queue->n--;
     }

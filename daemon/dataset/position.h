@@ -13,19 +13,21 @@
 
 struct stg_position_queue {
     pthread_mutex_t lock;      /* guards what follows */
-    struct stg_position *ring; /* elements and passed are set */
+    struct stg_position *ring; /* elements and passed are set; items: how many it ends */
     size_t first, n, size;
 };
 
 void stg_position_queue_init(struct stg_position_queue *queue);
 void stg_position_queue_finish(struct stg_position_queue *queue);
 
-/* Appends the position after an item. RESOURCE_EXHAUSTED. */
-int stg_position_push(struct stg_position_queue *queue, uint64_t elements,
+/* Appends the position after n items, which were passed over together if they are more
+ * than one. RESOURCE_EXHAUSTED. */
+int stg_position_push(struct stg_position_queue *queue, uint64_t n, uint64_t elements,
                       uint64_t passed, struct stg_err *err);
-/* Removes the first one, and sets elements and passed of *ret. Without one: sets
- * nothing. */
-void stg_position_pop(struct stg_position_queue *queue, struct stg_position *ret);
+/* Removes those of n items, and sets elements and passed of *ret to the last one. Without
+ * one: sets nothing. */
+void stg_position_pop(struct stg_position_queue *queue, uint64_t n,
+                      struct stg_position *ret);
 /* Removes all. */
 void stg_position_clear(struct stg_position_queue *queue);
 

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "core/batch.h"
+#include "core/division/deal.h"
 #include "core/spec.h"
 
 struct stg_remote;
@@ -64,6 +65,8 @@ struct stg_remote_wanted {
     const char *digest;    /* of the pass: stg_digest_write */
     uint64_t pass, item;   /* number of the item in the pass */
     uint64_t epoch, index; /* of its header */
+    struct stg_deal deal;  /* n_hosts 0: the pipeline divides nothing */
+    uint64_t deal_first;   /* the record at which the hosts began to divide the pass */
     uint64_t rows;         /* of it; 0: not known */
     const struct stg_data_identity *data;
     char *base;

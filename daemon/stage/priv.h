@@ -73,6 +73,7 @@ struct stg_remote_part {
     uint64_t pass;             /* that it is of */
     bool is_stale;             /* it is beyond the place */
     char digest[STG_DIGEST_BYTES]; /* of the pass */
+    uint64_t deal_first;           /* likewise: the record at which hosts divide it */
 };
 
 /* The state of the runners: runner.c, publish.c. Each has at most one item in hand.
@@ -305,6 +306,7 @@ struct stg_work {
     bool is_pulled;
     bool is_remote;                /* a worker makes it; block is NULL */
     char digest[STG_DIGEST_BYTES]; /* then: of its pass */
+    uint64_t deal_first;           /* likewise */
     struct stg_block *block;       /* one reference, until it is made */
     uint64_t sequence, pass, epoch, index;
     struct stg_pass_place before, after;

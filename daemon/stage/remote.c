@@ -104,6 +104,8 @@ bool stg_remote_make(struct stg_stage *stage, struct stg_remote_lane *lane,
         .item = work->after.items - 1,
         .epoch = work->epoch,
         .index = work->index,
+        .deal = stage->config.deal,
+        .deal_first = work->deal_first,
         .rows = stage->config.batch_size != 0
                     ? work->after.elements - work->before.elements
                     : 0,

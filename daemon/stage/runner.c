@@ -588,7 +588,7 @@ static int create_at(struct stg_stage *stage, uint64_t pass, bool is_scout,
 {
     struct stg_position position = {.items = place->items, .elements = place->elements};
     int rc = create_dataset(stage, pass, is_scout, ret, err);
-    if (rc == 0 && place->items > 0)
+    if (rc == 0 && (place->items > 0 || base_of_state(stage, pass) > 0))
         rc = stg_dataset_seek(*ret, &position, err);
     return rc;
 }
@@ -612,6 +612,7 @@ static bool open_scout(struct stg_stage *stage, uint64_t pass)
     if (remote->workers == NULL || atomic_load(&remote->is_alone))
         return false;
     remote->pass = pass;
+    remote->deal_first = base_of_state(stage, pass);
     if (remote->scout != NULL)
         return true;
     bool ok =
@@ -633,8 +634,10 @@ static void set_place(struct stg_runners *runners, struct stg_work *work,
         runners->pull_index = 0;
     }
     work->block = NULL;
-    if (work->is_remote)
+    if (work->is_remote) {
         memcpy(work->digest, runners->remote.digest, sizeof(work->digest));
+        work->deal_first = runners->remote.deal_first;
+    }
     work->epoch = epoch;
     work->index = runners->pull_index++;
     work->data = runners->data;
@@ -774,14 +777,20 @@ static int read_timed(struct stg_stage *stage, struct stg_work *work, struct stg
 static void count_ignored(struct stg_stage *stage)
 {
     struct stg_runners *runners = &stage->runners;
-    if (runners->dataset == NULL || runners->remote.workers != NULL)
+    const struct stg_dataset *scout = runners->remote.scout;
+    const struct stg_dataset *dataset = scout != NULL ? scout : runners->dataset;
+    if (dataset == NULL)
         return;
-    uint64_t n = stg_dataset_n_ignored(runners->dataset);
-    stage->counts.n_ignored_elements += n - runners->n_ignored_seen;
-    runners->n_ignored_seen = n;
-    n = stg_dataset_n_remainder(runners->dataset);
-    stage->counts.n_remainder_elements += n - runners->n_remainder_seen;
-    runners->n_remainder_seen = n;
+    uint64_t n = stg_dataset_n_ignored(dataset);
+    if (runners->remote.workers == NULL) {
+        stage->counts.n_ignored_elements += n - runners->n_ignored_seen;
+        runners->n_ignored_seen = n;
+    }
+    n = stg_dataset_n_remainder(dataset);
+    if (n > runners->n_remainder_seen) {
+        stage->counts.n_remainder_elements += n - runners->n_remainder_seen;
+        runners->n_remainder_seen = n;
+    }
 }
 
 /* With the data set taken (stg_pull_take); gives it back. True and an element, or false:

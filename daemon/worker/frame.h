@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "core/division/deal.h"
+
 #define STG_WORKER_FD 3
 /* Batches of one request, and requests at once. */
 #define STG_WORKER_MAX_BATCHES 64u
@@ -29,6 +31,8 @@ struct stg_worker_ask {
     uint32_t has_epoch; /* epoch and index are set */
     uint64_t pass, first, last;
     uint64_t epoch, index; /* of the first batch */
+    struct stg_deal deal;  /* n_hosts 0: the request names none */
+    uint64_t deal_first;   /* the record at which the hosts began to divide the pass */
     char digest[72];
 };
 

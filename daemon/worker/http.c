@@ -115,10 +115,14 @@ static enum MHD_Result refuse(const struct stg_worker_http *http,
 /* The library closes the descriptor, also when it refuses. */
 static enum MHD_Result send_batches(const struct stg_worker_http *http, struct call *call)
 {
-    char tag[160], end[32];
+    char tag[256], end[32], deal[64] = "";
     const struct stg_worker_answer *answer = &call->answer;
-    snprintf(tag, sizeof(tag), "\"%s/%" PRIu64 "/%" PRIu64 "-%" PRIu64 "\"",
-             call->ask.digest, call->ask.pass, call->ask.first, answer->last);
+    const struct stg_worker_ask *ask = &call->ask;
+    if (ask->deal.n_hosts > 0)
+        snprintf(deal, sizeof(deal), "/%u-%u-%" PRIu64, ask->deal.host, ask->deal.n_hosts,
+                 ask->deal_first);
+    snprintf(tag, sizeof(tag), "\"%s/%" PRIu64 "/%" PRIu64 "-%" PRIu64 "%s\"",
+             ask->digest, ask->pass, ask->first, answer->last, deal);
     snprintf(end, sizeof(end), "%" PRIu64, answer->end);
     struct MHD_Response *response =
         MHD_create_response_from_fd_at_offset64(answer->bytes, call->fd, 0);
@@ -161,20 +165,20 @@ static struct call *new_call(struct stg_worker_http *http,
     return NULL;
 }
 
+static const char *value_of(struct MHD_Connection *connection, const char *name)
+{
+    return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
 static const char *read_query(struct MHD_Connection *connection,
                               struct stg_worker_ask *ask)
 {
-    const char *end,
-        *epoch = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "epoch");
-    const char *index =
-        MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "index");
-    if (epoch == NULL && index == NULL)
-        return NULL;
-    ask->has_epoch = 1;
-    if (epoch == NULL || index == NULL || !stg_worker_number(epoch, &end, &ask->epoch) ||
-        *end != '\0' || !stg_worker_number(index, &end, &ask->index) || *end != '\0')
-        return "epoch and index must both be decimal numbers";
-    return NULL;
+    const struct stg_worker_query query = {.epoch = value_of(connection, "epoch"),
+                                           .index = value_of(connection, "index"),
+                                           .host = value_of(connection, "host"),
+                                           .hosts = value_of(connection, "hosts"),
+                                           .begin = value_of(connection, "begin")};
+    return stg_worker_query(&query, ask);
 }
 
 static enum MHD_Result ask(struct stg_worker_http *http,

@@ -51,6 +51,39 @@ const char *stg_worker_path(const char *text, struct stg_worker_ask *ret)
     return NULL;
 }
 
+static bool is_number(const char *text, uint64_t *ret)
+{
+    const char *end;
+    return text != NULL && stg_worker_number(text, &end, ret) && *end == '\0';
+}
+
+static const char *read_deal(const struct stg_worker_query *query,
+                             struct stg_worker_ask *ret)
+{
+    uint64_t host, hosts;
+    if (query->host == NULL && query->hosts == NULL && query->begin == NULL)
+        return NULL;
+    if (!is_number(query->host, &host) || !is_number(query->hosts, &hosts) ||
+        !is_number(query->begin, &ret->deal_first))
+        return "host, hosts and begin must all be decimal numbers";
+    if (hosts == 0 || hosts > STG_DEAL_MAX_HOSTS)
+        return "hosts is from 1 to 1048576";
+    if (host >= hosts)
+        return "host is from 0 to hosts - 1";
+    ret->deal = (struct stg_deal){.n_hosts = (uint32_t)hosts, .host = (uint32_t)host};
+    return NULL;
+}
+
+const char *stg_worker_query(const struct stg_worker_query *query,
+                             struct stg_worker_ask *ret)
+{
+    ret->has_epoch = query->epoch != NULL || query->index != NULL;
+    if (ret->has_epoch != 0 &&
+        (!is_number(query->epoch, &ret->epoch) || !is_number(query->index, &ret->index)))
+        return "epoch and index must both be decimal numbers";
+    return read_deal(query, ret);
+}
+
 bool stg_worker_is_allowed(const char *header, const char *token)
 {
     static const char scheme[] = "Bearer ";

@@ -14,6 +14,15 @@
  */
 const char *stg_worker_path(const char *text, struct stg_worker_ask *ret);
 
+/* The values of a query; NULL: it has none of that name. */
+struct stg_worker_query {
+    const char *epoch, *index, *host, *hosts, *begin;
+};
+
+/* Reads the values. Returns NULL, or what is wrong. */
+const char *stg_worker_query(const struct stg_worker_query *query,
+                             struct stg_worker_ask *ret);
+
 /* Reads a decimal without sign or leading zeros. */
 bool stg_worker_number(const char *text, const char **ret_end, uint64_t *ret);
 

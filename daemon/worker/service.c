@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "daemon/dataset/files/digest.h"
 #include "daemon/dataset/files/identity.h"
+#include "daemon/dataset/steps/division.h"
 #include "daemon/dataset/steps/jump.h"
 #include "daemon/pipeline/signature.h"
 #include "daemon/storage/codec/crc32c.h"
@@ -23,12 +24,18 @@
 #define QUEUED_PER_THREAD 4
 /* How often others may go before the first request of the queue. */
 #define MAX_PASSED 8
+/* Datasets that are open at once, beside one for each thread: requests of several hosts
+ * of a job come in turn, and each host is elsewhere. */
+#define MORE_DATASETS 8u
+/* No request keeps a thread for ever: to begin an epoch takes some microseconds. */
+#define MAX_EPOCHS 65536u
 
 enum { HTTP_OK = 200, HTTP_BAD = 400, HTTP_ABSENT = 404, HTTP_CONFLICT = 409 };
 enum { HTTP_RANGE = 416, HTTP_FAILED = 422, HTTP_BUSY = 503 };
 
 struct pipeline {
     struct stg_definition *definition;
+    bool divides; /* `shard: auto` */
     struct stg_stage_plan plan;
     char digest[STG_DIGEST_BYTES];
 };
@@ -45,14 +52,23 @@ struct sending {
     uint64_t id, bytes; /* 0: free */
 };
 
+/* A dataset, and where it stands. The thread that took it uses it alone. */
+struct cursor {
+    bool is_taken;       /* under the lock, as is all up to `used` */
+    struct pipeline *of; /* NULL: it has no dataset */
+    uint64_t pass, deal_first;
+    struct stg_deal deal;
+    uint64_t next; /* batch */
+    uint64_t used; /* number of the request that took it last */
+    struct stg_dataset *dataset;
+    struct stg_data_identity data;
+};
+
 /* Of one thread. */
 struct maker {
     struct stg_worker_service *service;
     pthread_t thread;
-    struct pipeline *of; /* of the dataset; under the lock, as are pass and next */
-    uint64_t pass, next;
-    struct stg_dataset *dataset; /* NULL: none */
-    struct stg_data_identity data;
+    struct cursor *at;
     struct stg_run *run; /* of run_of */
     struct pipeline *run_of;
     struct stg_tensor *spread; /* of run_of; NULL: its dataset yields whole elements */
@@ -63,10 +79,13 @@ struct stg_worker_service {
     struct pipeline pipelines[STG_WORKER_MAX_PIPELINES];
     gid_t groups[STG_MAX_GROUPS];
     size_t n_groups;
-    pthread_mutex_t lock; /* guards what follows, and `of`, pass, next of makers */
+    pthread_mutex_t lock; /* guards what follows, and where cursors stand */
     pthread_cond_t asked;
     struct request *first;
     unsigned n_queued, n_passed;
+    uint64_t n_taken; /* requests */
+    struct cursor *cursors;
+    unsigned n_cursors;
     uint64_t used_bytes;
     struct sending sending[STG_WORKER_MAX_CONNECTIONS];
     _Atomic int stopped;
@@ -144,14 +163,14 @@ static void refuse(const struct stg_worker_service *service, uint64_t id, unsign
     stg_worker_send(service->config.fd, &answer, text, -1);
 }
 
-/* ---- the dataset of a maker ---- */
+/* ---- datasets ---- */
 
 static void forget(struct maker *maker)
 {
-    stg_dataset_destroy(maker->dataset);
-    maker->dataset = NULL;
+    stg_dataset_destroy(maker->at->dataset);
+    maker->at->dataset = NULL;
     pthread_mutex_lock(&maker->service->lock);
-    maker->of = NULL;
+    maker->at->of = NULL;
     pthread_mutex_unlock(&maker->service->lock);
 }
 
@@ -165,6 +184,7 @@ static int open_pass(struct stg_worker_service *service, const struct pipeline *
         .groups = service->groups,
         .n_groups = service->n_groups,
         .pass = pass,
+        .max_epochs = MAX_EPOCHS,
         .buffer_bytes = of->plan.buffer_bytes,
         .takes_codes = true,
         .stopped = &service->stopped,
@@ -177,15 +197,15 @@ static int open_again(struct maker *maker, const struct request *request,
                       struct stg_err *err)
 {
     const struct stg_definition *definition = request->of->definition;
+    struct cursor *at = maker->at;
     char digest[STG_DIGEST_BYTES];
     forget(maker);
-    int rc =
-        open_pass(maker->service, request->of, request->ask.pass, &maker->dataset, err);
+    int rc = open_pass(maker->service, request->of, request->ask.pass, &at->dataset, err);
     if (rc == 0)
-        rc = stg_digest_write(maker->dataset, definition->spec, definition->content,
-                              digest, err);
+        rc = stg_digest_write(at->dataset, definition->spec, definition->content, digest,
+                              err);
     if (rc == 0)
-        rc = stg_dataset_identify(maker->dataset, definition->spec, &maker->data, err);
+        rc = stg_dataset_identify(at->dataset, definition->spec, &at->data, err);
     if (rc < 0 || strcmp(digest, request->of->digest) == 0)
         return rc;
     return stg_err(
@@ -195,24 +215,50 @@ static int open_again(struct maker *maker, const struct request *request,
         definition->spec->name);
 }
 
+static bool is_of(const struct cursor *at, const struct request *request)
+{
+    return at->of == request->of && at->pass == request->ask.pass;
+}
+
+static bool has_deal(const struct cursor *at, const struct request *request)
+{
+    const struct stg_worker_ask *ask = &request->ask;
+    return at->deal.n_hosts == ask->deal.n_hosts && at->deal.host == ask->deal.host &&
+           at->deal_first == ask->deal_first;
+}
+
+/* A dataset of the pass, of the host that asks, not beyond the batch. */
+static int open_for(struct maker *maker, const struct request *request,
+                    struct stg_err *err)
+{
+    const struct stg_worker_ask *ask = &request->ask;
+    struct cursor *at = maker->at;
+    bool is_open = is_of(at, request), is_there = is_open && has_deal(at, request);
+    int rc = is_open ? 0 : open_again(maker, request, err);
+    if (rc < 0 || (is_there && stg_dataset_n_passed(at->dataset) <= ask->first))
+        return rc;
+    if (is_open || request->of->divides)
+        rc = stg_dataset_restart(at->dataset, &ask->deal, ask->deal_first, err);
+    pthread_mutex_lock(&maker->service->lock);
+    at->of = request->of;
+    at->pass = ask->pass;
+    at->deal = ask->deal;
+    at->deal_first = ask->deal_first;
+    pthread_mutex_unlock(&maker->service->lock);
+    return rc;
+}
+
 /* Moves to the first batch of a request. Returns 1 if the pass ends before it. */
 static int move(struct maker *maker, const struct request *request, struct stg_err *err)
 {
     uint64_t first = request->ask.first, got = 0, epoch;
     struct stg_position position;
-    int rc = 0;
-    if (maker->dataset == NULL || maker->of != request->of ||
-        maker->pass != request->ask.pass || stg_dataset_n_passed(maker->dataset) > first)
-        rc = open_again(maker, request, err);
+    int rc = open_for(maker, request, err);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&maker->service->lock);
-    maker->of = request->of;
-    maker->pass = request->ask.pass;
-    pthread_mutex_unlock(&maker->service->lock);
-    uint64_t far = first - stg_dataset_n_passed(maker->dataset);
+    uint64_t far = first - stg_dataset_n_passed(maker->at->dataset);
     if (far > 0)
-        rc = stg_dataset_jump(maker->dataset, far, &got, &position, &epoch, err);
+        rc = stg_dataset_jump(maker->at->dataset, far, &got, &position, &epoch, err);
     return rc == 0 && got < far ? 1 : rc;
 }
 
@@ -244,11 +290,11 @@ static void add_place(const struct maker *maker, const struct stg_block *block,
 {
     char place[512];
     if (err->row < 0 || block->rows == NULL || err->row >= block->n_rows)
-        stg_block_add_place(maker->dataset, block, err);
+        stg_block_add_place(maker->at->dataset, block, err);
     else
         stg_err_prefix(err, err->code, "%s",
-                       stg_provenance_text(maker->dataset, &block->rows[err->row], place,
-                                           sizeof(place)));
+                       stg_provenance_text(maker->at->dataset, &block->rows[err->row],
+                                           place, sizeof(place)));
 }
 
 static int write_batch(struct maker *maker, struct pipeline *of,
@@ -278,7 +324,7 @@ static int write_batch(struct maker *maker, struct pipeline *of,
     header->epoch = key->epoch;
     header->index = key->index;
     header->n_rows = (uint64_t)block->n_rows;
-    header->data = maker->data;
+    header->data = maker->at->data;
     return 0;
 }
 
@@ -322,6 +368,7 @@ static int find_key(const struct request *request, const struct stg_block *block
 struct made {
     uint64_t n, bytes, end;
     bool conflicts; /* the epoch, or the data, is not that of the request */
+    bool is_absent; /* the pass has no such place */
 };
 
 static int make_one(struct maker *maker, const struct request *request,
@@ -330,7 +377,7 @@ static int make_one(struct maker *maker, const struct request *request,
 {
     struct stg_block *block = NULL;
     uint64_t bytes = 0;
-    int rc = stg_dataset_next(maker->dataset, &block, err);
+    int rc = stg_dataset_next(maker->at->dataset, &block, err);
     if (rc != 0)
         return rc;
     rc = find_key(request, block, key, made->n == 0, err);
@@ -359,10 +406,11 @@ static int make_all(struct maker *maker, const struct request *request, char *ba
     if (rc == 0)
         rc = move(maker, request, err);
     made->conflicts = rc == -STAGER_ABORTED;
+    made->is_absent = rc == -STAGER_OUT_OF_RANGE;
     while (rc == 0 && made->n < n)
         rc = make_one(maker, request, &key, base, made, err);
     if (rc == 1)
-        made->end = stg_dataset_n_passed(maker->dataset);
+        made->end = stg_dataset_n_passed(maker->at->dataset);
     if (rc == 0)
         return 0;
     forget(maker);
@@ -382,7 +430,8 @@ static void note_end(struct maker *maker, const struct request *request,
     }
     if (free_one != NULL)
         *free_one = (struct sending){.id = request->ask.id, .bytes = made->bytes};
-    maker->next = request->ask.first + made->n;
+    maker->at->next = request->ask.first + made->n;
+    maker->at->is_taken = false;
     pthread_mutex_unlock(&service->lock);
 }
 
@@ -398,6 +447,7 @@ static void answer(struct maker *maker, const struct request *request, int rc, i
     const char *text = "";
     if (rc < 0) {
         ret.status = made->conflicts                    ? HTTP_CONFLICT
+                     : made->is_absent                  ? HTTP_ABSENT
                      : rc == -STAGER_CANCELLED          ? HTTP_BUSY
                      : rc == -STAGER_RESOURCE_EXHAUSTED ? HTTP_BUSY
                                                         : HTTP_FAILED;
@@ -435,27 +485,74 @@ static void serve(struct maker *maker, struct request *request)
 
 /* ---- the queue ---- */
 
-static bool suits(const struct maker *maker, const struct request *request)
+/* How much work it is to move there: less is better. */
+enum {
+    STANDS_BEFORE, /* by how much decides */
+    STANDS_BEHIND, /* from here on the one that was not used for longest */
+    OTHER_PASS, /* of that host, so that a job needs no more datasets in its next pass */
+    IS_EMPTY,
+    OTHER_HOST,
+    OTHER_PIPELINE
+};
+
+static int distance(const struct cursor *at, const struct request *request)
 {
-    return maker->of == request->of && maker->pass == request->ask.pass &&
-           maker->next <= request->ask.first;
+    if (at->of == NULL)
+        return IS_EMPTY;
+    if (at->of != request->of)
+        return OTHER_PIPELINE;
+    if (!has_deal(at, request))
+        return OTHER_HOST;
+    if (at->pass != request->ask.pass)
+        return OTHER_PASS;
+    return at->next <= request->ask.first ? STANDS_BEFORE : STANDS_BEHIND;
 }
 
-/* The lock is held. The request for which the maker moves least; the first one, when
+static uint64_t rest_of(const struct cursor *at, const struct request *request)
+{
+    return distance(at, request) == STANDS_BEFORE ? request->ask.first - at->next
+                                                  : at->used;
+}
+
+/* The lock is held. There are more cursors than threads. */
+static struct cursor *nearest(struct stg_worker_service *service,
+                              const struct request *request)
+{
+    struct cursor *best = NULL;
+    for (unsigned i = 0; i < service->n_cursors; i++) {
+        struct cursor *at = &service->cursors[i];
+        if (at->is_taken)
+            continue;
+        int more = best == NULL ? -1 : distance(at, request) - distance(best, request);
+        if (more < 0 || (more == 0 && rest_of(at, request) < rest_of(best, request)))
+            best = at;
+    }
+    return best;
+}
+
+/* The lock is held. Takes the request for which a dataset moves least; the first one, if
  * others went before it often. */
-static struct request *pick(struct stg_worker_service *service, const struct maker *maker)
+static struct request *pick(struct stg_worker_service *service, struct cursor **ret_at)
 {
     struct request **best = &service->first;
-    for (struct request **at = best; *at != NULL && service->n_passed < MAX_PASSED;
-         at = &(*at)->next) {
-        if (suits(maker, *at) &&
-            (!suits(maker, *best) || (*at)->ask.first < (*best)->ask.first))
-            best = at;
+    struct cursor *best_at = nearest(service, *best);
+    for (struct request **next = &(*best)->next;
+         *next != NULL && service->n_passed < MAX_PASSED; next = &(*next)->next) {
+        struct cursor *at = nearest(service, *next);
+        if (distance(at, *next) == STANDS_BEFORE &&
+            (distance(best_at, *best) != STANDS_BEFORE ||
+             rest_of(at, *next) < rest_of(best_at, *best))) {
+            best = next;
+            best_at = at;
+        }
     }
     struct request *ret = *best;
     service->n_passed = best == &service->first ? 0 : service->n_passed + 1;
     *best = ret->next;
     service->n_queued--;
+    best_at->is_taken = true;
+    best_at->used = ++service->n_taken;
+    *ret_at = best_at;
     return ret;
 }
 
@@ -467,7 +564,7 @@ static void *run(void *arg)
         pthread_mutex_lock(&service->lock);
         while (service->first == NULL && !service->stopped)
             pthread_cond_wait(&service->asked, &service->lock);
-        struct request *request = service->stopped ? NULL : pick(service, maker);
+        struct request *request = service->stopped ? NULL : pick(service, &maker->at);
         pthread_mutex_unlock(&service->lock);
         if (request == NULL)
             return NULL;
@@ -540,6 +637,12 @@ static void ask(struct stg_worker_service *service, const struct stg_worker_ask 
         refuse_unknown(service, ask->id);
         return;
     }
+    if (ask->deal.n_hosts > 0 && !of->divides) {
+        refuse(service, ask->id, HTTP_BAD,
+               "this pipeline divides nothing (shard: auto): leave host, hosts and begin "
+               "out");
+        return;
+    }
     uint64_t one = STG_WORKER_HEAD_BYTES + align(of->plan.max_batch_bytes);
     uint64_t n = ask->last - ask->first + 1, most = service->config.memory_bytes / one;
     if (n > most) {
@@ -555,6 +658,8 @@ static void ask(struct stg_worker_service *service, const struct stg_worker_ask 
     const char *why = "out of memory";
     if (request != NULL) {
         *request = (struct request){.ask = *ask, .of = of, .reserved_bytes = n * one};
+        if (of->divides && ask->deal.n_hosts == 0)
+            request->ask.deal.n_hosts = 1;
         why = enqueue(service, request);
     }
     if (why == NULL)
@@ -582,6 +687,7 @@ static int open_pipeline(struct stg_worker_service *service, struct pipeline *of
     struct stg_dataset *dataset = NULL;
     struct stg_plan_asked asked = stg_definition_asked(definition, 1, 2, default_bytes);
     of->definition = definition;
+    of->divides = stg_division_find(definition->spec) != NULL;
     int rc = stg_stage_plan(&asked, &of->plan, err);
     if (rc == 0)
         rc = open_pass(service, of, 0, &dataset, err);
@@ -631,9 +737,16 @@ int stg_worker_create(const struct stg_worker_config *config,
 {
     struct stg_worker_service *service =
         calloc(1, sizeof(*service) + config->n_threads * sizeof(struct maker));
-    if (service == NULL)
+    unsigned n_cursors = config->n_threads + MORE_DATASETS;
+    struct cursor *cursors = calloc(n_cursors, sizeof(*cursors));
+    if (service == NULL || cursors == NULL) {
+        free(service);
+        free(cursors);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
+    }
     service->config = *config;
+    service->cursors = cursors;
+    service->n_cursors = n_cursors;
     pthread_mutex_init(&service->lock, NULL);
     pthread_cond_init(&service->asked, NULL);
     int n = getgroups(STG_MAX_GROUPS, service->groups);
@@ -664,10 +777,12 @@ void stg_worker_destroy(struct stg_worker_service *service)
     for (unsigned i = 0; i < service->n_started; i++) {
         struct maker *maker = &service->makers[i];
         pthread_join(maker->thread, NULL);
-        stg_dataset_destroy(maker->dataset);
         stg_run_destroy(maker->run);
         free(maker->spread);
     }
+    for (unsigned i = 0; i < service->n_cursors; i++)
+        stg_dataset_destroy(service->cursors[i].dataset);
+    free(service->cursors);
     while (service->first != NULL) {
         struct request *next = service->first->next;
         free(service->first);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches by their position: threads, each with one pass of one pipeline, which they move
- * to what is asked. A batch is a function of its position, so that any thread makes it.
+ * Batches by their position: threads, and datasets that they move to what is asked. A
+ * batch is a function of its position, and of the host that asks where the pipeline
+ * divides its records (`shard: auto`), so that any thread makes it with any dataset.
  * Requests, and the memory of what was made, are bounded: one too many is refused.
  */
 #ifndef STG_DAEMON_WORKER_SERVICE_H

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for stage workers on loopback: they serve batches that were recorded, encoded here from the documented layout
-(core/layout.h), or misbehave in ways drawn from a seed."""
+"""Stage workers on loopback. Stand-ins serve batches that were recorded, encoded here from the documented layout
+(core/layout.h), or misbehave in ways drawn from a seed. Stagerd is the real one."""
 import http.server
+import os
 import random
+import socket
 import struct
+import subprocess
 import threading
+import urllib.error
+import urllib.request
 
+import case
 import numpy as np
 
 DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int64": 9, "bool": 10}
@@ -154,3 +160,47 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, frame(self.server.worker.batches[rng.choice(others)]))
         else:
             raise ValueError(kind)
+
+
+def need(test):
+    if not os.path.exists(os.path.join(case.BUILD, "daemon", "worker", "stager-worker")):
+        test.skipTest("stager-worker is not built")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Stagerd:
+    """stagerd --worker, as on another host."""
+
+    def __init__(self, pipeline, token_file, log):
+        self.port = free_port()
+        self.command = [os.path.join(case.BUILD, "daemon", "stagerd"), "--worker", "--listen", f"127.0.0.1:{self.port}",
+                        "--token-file", token_file, pipeline]
+        self.log, self.url = log, f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self):
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(self.url + "/readyz", timeout=20 * case.SLOW):
+                return True
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def wait(self):
+        case.wait_until(self.is_ready, 60)
+
+    def kill_and_start(self):
+        self.close()
+        self.start()
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`shard: auto`: three "hosts", each a stagerd with two trainers, divide one epoch (docs/cluster.md)."""
+import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import case
+import stage_workers
 import stager
 from daemon import SLOW, Daemon
 
 BATCH = 4
+SEED = int(os.environ.get("STG_CLUSTER_SEED", "1"))
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_", "OMPI_", "JOB_", "TORCHELASTIC_")
 
 
@@ -412,6 +417,183 @@ sys.stdin.readline()
         rows = [trainer.communicate(timeout=60 * SLOW)[0] for trainer in trainers]
         self.assertEqual([trainer.returncode for trainer in trainers], [0] * 6)
         self.assertEqual(sum(int(text.split()[2]) for text in rows), 3000)
+
+
+class TestWorkers(unittest.TestCase):
+    """Three hosts with two trainers each, for which two stage workers make batches (docs/cluster.md, "Workers of several hosts")."""
+
+    N, SIZE = 1501, 7
+    # The stage takes 2 ms for a batch: many are those of workers, however slow these are.
+    GRAPH = [{"name": "value", "op": "string_to_number", "input": ["record"], "out_type": "int64"},
+             {"name": "late", "op": "sleep", "input": ["value"], "sleep_microseconds": 2000},
+             {"name": "half", "op": "cast", "input": ["late"], "dtype": "float32"}]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = [Host(number) for number in range(3)]
+        for host in cls.hosts:
+            cls.addClassCleanup(host.daemon.close)
+        cls.shared = tempfile.mkdtemp(prefix="stg-hosts-")
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+        cls.lines = cls.file("lines", "".join(f"{number}\n" for number in range(cls.N)))
+        cls.token = cls.file("token", "a-token-of-this-test\n")
+
+    @classmethod
+    def file(cls, name, text):
+        path = os.path.join(cls.shared, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        return path
+
+    def setUp(self):
+        stage_workers.need(self)
+        self.name = self.id().rsplit(".", 1)[1][:64]
+        self.random = random.Random(SEED)
+        self.workers = []
+        self.addCleanup(lambda: [host.leave() for host in self.hosts])
+
+    def define(self, before=(), behind=(), **shard):
+        """The pipeline of all hosts, without workers; and two workers that serve it."""
+        dataset = [{"files": {"pattern": [self.lines]}}, {"text_line": {}}, {"shuffle": {"global": True, "seed": 3}}, *before,
+                   {"shard": {"num_shards": "auto", **shard}}, *behind, {"batch": {"batch_size": self.SIZE}}]
+        self.pipeline = {"name": self.name, "dataset": dataset, "graph": self.GRAPH}
+        self.staged = {"delivery": "round_robin", "num_clients": 2, "features": {"value": "value", "half": "half"},
+                       "num_threads": 1}
+        path = self.file(self.name + ".yaml", json.dumps({**self.pipeline, "staged": self.staged}))
+        for number in range(2):
+            self.workers.append(stage_workers.Stagerd(path, self.token, os.path.join(self.shared, f"{self.name}-{number}.log")))
+            self.addCleanup(self.workers[-1].close)
+        for worker in self.workers:
+            worker.wait()
+
+    def apply(self, *workers, **remote):
+        """A new version of the pipeline: its first pass is that of the one before."""
+        more = {"remote": {"workers": [worker.url for worker in workers], "token_file": self.token, "mode": "on",
+                           "max_requests": 2, **remote}} if workers else {}
+        for host in self.hosts:
+            stager.apply(json.dumps({**self.pipeline, "staged": {**self.staged, **more}}), replace=True,
+                         runtime_dir=host.daemon.runtime_dir)
+
+    def take(self, hosts, n_steps=None, after=lambda n: None):
+        """What each trainer of the hosts gets, in n_steps or up to the end: where, and all bytes. Then how much of it workers
+        made."""
+        streams = [stream for host in hosts for stream in host.streams]
+        got = [[] for _ in streams]
+
+        def step(stream, ret):
+            try:
+                batch = stream.next()
+            except stager.OutOfRangeError:
+                return False
+            ret.append((batch.info.epoch, batch.info.index, batch.info.n_rows, batch["value"].tolist(),
+                        batch["half"].tobytes()))
+            return True
+
+        with ThreadPoolExecutor(len(streams)) as pool:
+            while n_steps is None or len(got[0]) < n_steps:
+                more = list(pool.map(step, streams, got))
+                if not any(more):
+                    break
+                self.assertEqual(set(more), {True}, "hosts have equally many batches")
+                after(len(got[0]))
+        made = [stager.status(self.name, runtime_dir=host.daemon.runtime_dir).get("remote") for host in hosts]
+        return got, sum(int(text.split()[0]) for text in made if text)
+
+    def run_all(self, *workers, hosts=None, state=None, after=lambda n: None, **remote):
+        self.apply(*workers, **remote)
+        hosts = hosts or self.hosts
+        for host in hosts:
+            host.open(self.name, len(hosts), **({} if state is None else {"state": state}))
+        ret = self.take(hosts, after=after)
+        for host in hosts:
+            host.leave()
+        return ret
+
+    def check(self, epochs=1, n_left_out=0, **how):
+        """A pass with workers is that of one without, and has each element once an epoch. Left out are the elements of a round
+        that is not complete, and of a batch that has none for the other trainer."""
+        want, _ = self.run_all()
+        times = Counter(value for part in want for batch in part for value in batch[3])
+        self.assertEqual(self.N * epochs - sum(times.values()), n_left_out)
+        if n_left_out >= 0:
+            self.assertLessEqual(max(times.values()), epochs)
+        else:
+            self.assertEqual(len(times), self.N)
+        got, n_made = self.run_all(*self.workers, **how)
+        self.assertEqual(got, want)
+        return n_made
+
+    def test_batches_of_workers_are_those_of_the_hosts(self):
+        self.define()
+        self.assertGreater(self.check(n_left_out=1), 0)
+        for host in self.hosts:
+            status = stager.status(self.name, runtime_dir=host.daemon.runtime_dir)
+            self.assertEqual(status["remainder_elements"], 1)
+
+    def test_the_last_round_may_be_padded(self):
+        self.define(remainder="pad")
+        self.assertGreater(self.check(n_left_out=-2), 0)
+
+    def test_rounds_cross_epochs_and_a_map_works_ahead(self):
+        number = {"map": {"graph": [{"name": "same", "op": "identity", "input": ["record"]}], "output": {"record": "same"},
+                          "num_parallel_calls": 2}}
+        self.define(before=[{"repeat": {"count": 2}}, number], behind=[number])
+        self.assertGreater(self.check(epochs=2, n_left_out=20), 0)
+
+    def test_auto_is_as_exact(self):
+        self.define()
+        self.check(n_left_out=1, mode="auto")
+
+    def test_each_element_comes_once_while_workers_are_killed(self):
+        self.define(before=[{"repeat": {"count": 2}}])
+
+        def after(n):
+            if n % 20 == 5:
+                self.random.choice(self.workers).kill_and_start()
+
+        self.assertGreater(self.check(epochs=2, n_left_out=20, after=after), 0)
+
+    def test_states_of_three_hosts_go_on_on_two(self):
+        self.define()
+        n_steps = 11
+        self.apply()
+        for host in self.hosts:
+            host.open(self.name, 3)
+        first, _ = self.take(self.hosts, n_steps)
+        states = [host.streams[0].state_dict() for host in self.hosts]
+        for host in self.hosts:
+            host.leave()
+        two = self.hosts[:2]
+        want, _ = self.run_all(hosts=two, state=states[0])
+        values = [value for part in first + want for batch in part for value in batch[3]]
+        self.assertEqual(len(set(values)), len(values))
+        self.assertEqual(self.N - len(values), 3)
+        # With workers on both sides.
+        self.apply(*self.workers)
+        for host in self.hosts:
+            host.open(self.name, 3)
+        again, n_made = self.take(self.hosts, n_steps)
+        self.assertEqual(again, first)
+        self.assertGreater(n_made, 0)
+        state = self.hosts[2].streams[1].state_dict()
+        self.assertEqual(state["base"], states[0]["base"])
+        for host in self.hosts:
+            host.leave()
+        got, n_made = self.run_all(*self.workers, hosts=two, state=state)
+        self.assertEqual(got, want)
+        self.assertGreater(n_made, 0)
+
+    def test_trainers_go_on_after_a_restart_of_stagerd(self):
+        self.define()
+        want, _ = self.run_all()
+        self.apply(*self.workers)
+        for host in self.hosts:
+            host.open(self.name, 3)
+        got, _ = self.take(self.hosts, 9)
+        self.hosts[1].daemon.stop()
+        self.hosts[1].daemon.start()
+        rest, _ = self.take(self.hosts)
+        self.assertEqual([a + b for a, b in zip(got, rest)], want)
 
 
 class TestCompare(unittest.TestCase):

@@ -4,10 +4,6 @@
 import json
 import os
 import random
-import socket
-import subprocess
-import urllib.error
-import urllib.request
 
 import numpy as np
 
@@ -279,44 +275,11 @@ class Errors(Remote):
                 self.pipeline([url])
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Host:
-    """stagerd --worker, as on another host."""
-
-    def __init__(self, pipeline, token_file, log):
-        self.port = free_port()
-        self.command = [os.path.join(case.BUILD, "daemon", "stagerd"), "--worker", "--listen", f"127.0.0.1:{self.port}",
-                        "--token-file", token_file, pipeline]
-        self.log, self.url = log, f"http://127.0.0.1:{self.port}"
-        self.start()
-
-    def start(self):
-        with open(self.log, "a", encoding="utf-8") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def is_ready(self):
-        try:
-            with urllib.request.urlopen(self.url + "/readyz", timeout=20 * case.SLOW):
-                return True
-        except (OSError, urllib.error.HTTPError):
-            return False
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-
-
 class WithStagerd(Remote):
     """Both halves: two workers over the same pipeline."""
 
     def begin(self):
-        if not os.path.exists(os.path.join(case.BUILD, "daemon", "worker", "stager-worker")):
-            self.skipTest("stager-worker is not built")
+        stage_workers.need(self)
         values = "\n".join(str(n * 7919 % 100003) for n in range(3000))
         how = {"dataset": [{"files": {"pattern": [self.file("lines", values + "\n")]}}, {"text_line": {}},
                            {"shuffle": {"global": True, "seed": 3}}, {"batch": {"batch_size": 7}}, {"repeat": {"count": 2}}],
@@ -327,9 +290,9 @@ class WithStagerd(Remote):
         token = self.file("token", "a-token-of-this-test\n")
         text = self.file("pipeline.yaml", json.dumps({"name": "served", **how, "staged": {"features": FEATURES}}))
         for number in range(2):
-            self.workers.append(Host(text, token, self.file(f"worker-{number}.log", "")))
+            self.workers.append(stage_workers.Stagerd(text, token, self.file(f"worker-{number}.log", "")))
         for worker in self.workers:
-            case.wait_until(worker.is_ready, 60)
+            worker.wait()
         return self.read(), {"token_file": token, "max_requests": 3, **how}
 
     def n_made(self):

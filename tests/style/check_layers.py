@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "daemon/worker/main.c": ["core/", "daemon/worker/frame.h", "daemon/worker/http.h", "proto/load.h"],
     "daemon/worker/http": ["core/", "daemon/worker/frame.h", "daemon/worker/http.h", "daemon/worker/path.h"],
     "daemon/worker/path": ["daemon/worker/frame.h", "daemon/worker/path.h"],
-    "daemon/worker/frame.h": [],
+    "daemon/worker/frame.h": ["core/division/deal.h"],
     "client/": ["core/", "proto/wire.h", "client/"],  # the daemon is the only parser
     "client/compute/": ["core/", "ops/", "client/"],
     "client/metrics/main.c": ["core/", "proto/load.h", "client/"],  # for stagerd.yaml

@@ -5,6 +5,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -177,6 +178,80 @@ def check_batches(worker, digest):
         check(tensors(frames(body)[0])[1] == expected(index), f"{index} of many at once")
 
 
+def share(rows, host, hosts, begin, pad):
+    """The rows of a host, from the definition: each round has one for each host."""
+    rest = rows[begin:]
+    whole = len(rest) // hosts * hosts
+    last = rest[whole:]
+    got = rest[host:whole:hosts]
+    return got + [last[host] if host < len(last) else last[0]] if pad and last else got
+
+
+def check_deals(worker, pipelines):
+    """`shard: auto`: batches of any host of any number of hosts, in any order."""
+    rng = random.Random(7)
+    digests = {each["name"]: each["digest"] for each in worker.about["pipelines"]}
+
+    def get(name, batch, host, hosts, begin, last=None, **more):
+        query = "&".join(f"{key}={value}" for key, value in dict(host=host, hosts=hosts, begin=begin, **more).items())
+        path = f"/v1/batches/{digests[name]}/0/{batch}" + (f"-{last}" if last is not None else "")
+        return worker.get(f"{path}?{query}")
+
+    for name, pad, epochs in pipelines:
+        # Without a deal a request has all rows, in the order which hosts divide.
+        rows, index = [], 0
+        while True:
+            epoch = index * SIZE // N if epochs > 1 else 0
+            status, _, body = worker.get(f"/v1/batches/{digests[name]}/0/{index}?epoch={epoch}&index=0")
+            if status == 404:
+                break
+            check(status == 200, f"{name} {index}: {status} {body[:200]}")
+            rows += tensors(frames(body)[0])[1]["label"]
+            index += 1
+        check(sorted(rows) == sorted([r * 7 for r in range(N)] * epochs), f"{name}: all rows")
+        if name == "plain":
+            check(rows == [r * 7 for r in range(N)], "the order of the files")
+        asked = []
+        for hosts, begin in ((3, 0), (2, 0), (2, 600), (5, 17), (1, 3), (N - 1, 2)):
+            for host in {0, hosts - 1, rng.randrange(hosts)}:
+                want = share(rows, host, hosts, begin, pad)
+                n = (len(want) + SIZE - 1) // SIZE
+                asked += [(host, hosts, begin, i, want[i * SIZE:(i + 1) * SIZE], n) for i in range(n + 1)]
+        rng.shuffle(asked)
+        for host, hosts, begin, i, want, n in asked[:150]:
+            place = begin + i * SIZE * hosts + host
+            epoch = (place if place < len(rows) else place - host) // N
+            status, headers, body = get(name, i, host, hosts, begin, epoch=epoch, index=i)
+            what = f"{name}: batch {i} of host {host} of {hosts} from {begin}: {status} {dict(headers)}"
+            if i == n:
+                check(status == 404 and headers["Stager-End"] == str(n), what)
+                continue
+            check(status == 200, f"{what} {body[:200]}")
+            check(headers["ETag"] == f'"{digests[name]}/0/{i}-{i}/{host}-{hosts}-{begin}"', what)
+            where, values = tensors(frames(body)[0])
+            check(values["label"] == want and where["rows"] == len(want), f"{what}: {values} is not {want}")
+    status, _, body = get("plain", 1, 1, 3, 30, last=4)
+    check(status == 200 and [row for batch in frames(body) for row in tensors(batch)[1]["label"]] ==
+          share([r * 7 for r in range(N)], 1, 3, 30, False)[SIZE:5 * SIZE], "a range of a host")
+    for host, hosts, begin in ((3, 3, 0), (0, 0, 0), (0, (1 << 20) + 1, 0), (-1, 3, 0), (0, 3, -1), ("", 3, 0), (0, 3, "x"),
+                               (0, 3, 1 << 64), (1 << 32, (1 << 32) + 1, 0), ("00", 3, 0)):
+        status, _, body = get("plain", 0, host, hosts, begin)
+        check(status == 400, f"deal {host} {hosts} {begin}: {status} {body}")
+    for query in ("host=0", "hosts=3", "host=0&hosts=3", "begin=0", "host=0&begin=0"):
+        check(worker.get(f"/v1/batches/{digests['plain']}/0/0?{query}")[0] == 400, query)
+    for begin in (N + 1, 1 << 63, (1 << 64) - 2):
+        status, _, body = get("plain", 0, 0, 3, begin)
+        check(status == 404 and f"has {N}" in body.decode(), f"begin {begin}: {status} {body}")
+    check(get("plain", 0, 0, 3, N)[0] == 404 and get("plain", (1 << 64) - 2, 0, 3, N)[0] == 404, "nothing is left")
+    check(get("plain", 0, 0, 1 << 20, 0)[0] == 404, "more hosts than rows")
+    status, _, body = get("rows", 0, 0, 3, 0)
+    check(status == 400 and b"divides nothing" in body, f"no division: {status} {body}")
+    for place in (dict(index=1 << 62, begin=0), dict(index=0, begin=1 << 62), dict(index=(1 << 64) - 2, begin=(1 << 64) - 2)):
+        status, _, body = get("endless", place["index"], 2, 3, place["begin"])
+        check(status == 404 and b"epochs ahead" in body, f"{place}: {status} {body}")
+    check(get("endless", 0, 2, 3, 0)[0] == 200, "it goes on")
+
+
 def check_refusals(worker, digest):
     path = f"/v1/batches/{digest}"
     for token in (None, "x", TOKEN[:-1], TOKEN + "x", TOKEN[:-1] + "4"):
@@ -226,6 +301,18 @@ def main(build):
         for path, content in ((pipeline, text), (token, TOKEN + "\n")):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(content)
+        deals = []
+        for name, steps in (
+                ("plain", "shard: auto"), ("padded", "shard: {num_shards: auto, remainder: pad}"),
+                ("mixed", "shuffle: {global: true, seed: 3}\n- repeat: {count: 2}\n- shard: auto"),
+                ("endless", "repeat\n- shard: auto")):
+            deals.append(os.path.join(folder, name + ".yaml"))
+            with open(deals[-1], "w", encoding="utf-8") as file:
+                file.write(text.replace("name: rows", "name: " + name).replace("- text_line", "- text_line\n- " + steps))
+        with Worker(build, folder, [pipeline, *deals], "--token-file", token) as worker:
+            worker.wait()
+            check_deals(worker, (("plain", False, 1), ("padded", True, 1), ("mixed", False, 2)))
+            end(worker)
         with Worker(build, folder, [pipeline], "--token-file", token, "--zone", "z1") as worker:
             digest = worker.wait()
             check(worker.about["zone"] == "z1" and worker.about["pipelines"][0]["name"] == "rows", "about")

@@ -297,7 +297,7 @@ static int tell(struct stg_collector *collector, struct stg_err *err)
     bool holds = collector->pieces.n_records > 0;
     const struct stg_block *refused = collector->refused;
     int64_t n_refused = refused != NULL ? refused->n_records - collector->refused_at : 0;
-    return stg_position_push(&collector->iter.dataset->positions,
+    return stg_position_push(&collector->iter.dataset->positions, 1,
                              holds ? collector->held_at
                                    : collector->n_taken - (uint64_t)n_refused,
                              holds ? collector->passed : 0, err);
@@ -428,21 +428,6 @@ static uint64_t count_elements(const struct stg_collector *collector, uint64_t n
     return stg_count_add(stg_count_mul(all, n / sizes->n_values), rest);
 }
 
-/* A jump skips batches: the position after each. */
-static int tell_jumped(struct stg_collector *collector, uint64_t got, uint64_t n,
-                       struct stg_err *err)
-{
-    uint64_t size = (uint64_t)collector->sizes->values[0].i;
-    int rc = 0;
-    for (uint64_t i = 1; rc == 0 && i <= n; i++) {
-        uint64_t elements = stg_count_mul(i, size);
-        rc = stg_position_push(&collector->iter.dataset->positions,
-                               collector->n_taken + (elements < got ? elements : got), 0,
-                               err);
-    }
-    return rc;
-}
-
 /* Returns how many batches n elements make, when no more follow. */
 static uint64_t count_batches(const struct stg_collector *collector, uint64_t n)
 {
@@ -502,8 +487,11 @@ static int collector_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     if (rc < 0)
         return rc;
     *ret = got == want ? n : count_batches(collector, got);
-    if (collector->tells)
-        rc = tell_jumped(collector, got, *ret, err);
+    uint64_t in_batches = count_elements(collector, *ret);
+    in_batches = in_batches < got ? in_batches : got;
+    if (collector->tells && *ret > 0)
+        rc = stg_position_push(&iter->dataset->positions, *ret,
+                               collector->n_taken + in_batches, 0, err);
     if (rc < 0)
         return rc;
     collector->n_taken += got;

@@ -17,7 +17,7 @@ static bool is_among(const char *name, const char *const *names, size_t n)
 
 #define IS_AMONG(name, names) is_among(name, names, sizeof(names) / sizeof((names)[0]))
 
-static bool is_division(const struct stg_step *step)
+bool stg_division_is(const struct stg_step *step)
 {
     return strcmp(step->name, "shard") == 0 && stg_step_int(step, "num_shards", 1) == 0;
 }
@@ -25,7 +25,7 @@ static bool is_division(const struct stg_step *step)
 const struct stg_step *stg_division_find(const struct stg_pipeline_spec *spec)
 {
     for (size_t i = 0; i < spec->n_steps; i++) {
-        if (is_division(&spec->steps[i]))
+        if (stg_division_is(&spec->steps[i]))
             return &spec->steps[i];
     }
     return NULL;
@@ -69,7 +69,7 @@ static int check_branches(const struct stg_pipeline_spec *spec, struct stg_err *
     for (size_t b = 0; b < spec->n_branches; b++) {
         for (size_t i = 0; i < spec->branches[b].n_steps; i++) {
             const struct stg_step *step = &spec->branches[b].steps[i];
-            if (is_division(step))
+            if (stg_division_is(step))
                 return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                                     "num_shards: auto divides all that a host gets, and "
                                     "cannot stand in a branch: put it into `dataset`");
@@ -81,7 +81,7 @@ static int check_branches(const struct stg_pipeline_spec *spec, struct stg_err *
 static int check_behind(const struct stg_step *division, const struct stg_step *step,
                         bool is_endless, struct stg_err *err)
 {
-    if (is_division(step))
+    if (stg_division_is(step))
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
                             "line %d has num_shards: auto already: remove one",
                             division->line);

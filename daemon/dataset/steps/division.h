@@ -11,6 +11,9 @@
 #include "core/spec.h"
 #include "core/state.h"
 
+/* Returns whether the step is `shard: auto`. */
+bool stg_division_is(const struct stg_step *step);
+
 /* Returns the step `shard: auto` of a pipeline; NULL: it has none. */
 const struct stg_step *stg_division_find(const struct stg_pipeline_spec *spec);
 

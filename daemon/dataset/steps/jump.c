@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/steps/division.h"
 
 /* ---- which pipelines can ---- */
 
@@ -21,7 +22,7 @@ static const char *reason_of(const struct stg_step *step, bool is_repeated)
     const struct stg_transformation *of = stg_transformation_find(step->name);
     if (of == NULL || of->infer_many != NULL)
         return "has several inputs";
-    if (strcmp(step->name, "repeat") == 0)
+    if (strcmp(step->name, "repeat") == 0 || stg_division_is(step))
         return NULL;
     if (strcmp(step->name, "shuffle") == 0)
         return of->needs_index != NULL && of->needs_index(step)
@@ -75,8 +76,8 @@ int stg_dataset_jump(struct stg_dataset *dataset, uint64_t n, uint64_t *ret_n,
     }
     dataset->n_items += got;
     *ret = (struct stg_position){.items = dataset->n_items, .elements = dataset->n_items};
-    for (uint64_t i = 0; dataset->tells && i < got; i++)
-        stg_position_pop(&dataset->positions, ret);
+    if (dataset->tells)
+        stg_position_pop(&dataset->positions, got, ret);
     ret->errors = atomic_load_explicit(&dataset->errors_from, memory_order_relaxed);
     *ret_epoch = dataset->jumped_epoch;
     *ret_n = got;

@@ -470,20 +470,33 @@ static void map_destroy(struct stg_iter *iter)
 
 /* ---- moving forward ---- */
 
+/* The first record that is pulled and not emitted; there is one. */
+static const struct stg_block *first_held(const struct map *map)
+{
+    if (stg_pieces_any(&map->made))
+        return map->made.blocks[map->made.first];
+    return map->first != NULL ? map->first->call.input : map->waiting;
+}
+
 /* The function is not called for what is skipped. */
 static int map_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret, struct stg_err *err)
 {
     struct map *map = (struct map *)iter;
     uint64_t n_held = count_held(map), n_more = 0;
-    if (n < n_held || map->ended < 0)
-        return stg_iter_replay(iter, n, ret, err);
-    map->index += map->waiting != NULL ? records_of(map->waiting) : 0;
-    clear(map);
+    uint64_t epoch = n_held > 0 ? first_held(map)->epoch : 0;
     int rc = 0;
-    if (map->ended == 0)
-        rc = stg_iter_skip(iter->input, n - n_held, &n_more, err);
-    map->index += n_more;
-    *ret = n_held + n_more;
+    if (n < n_held || map->ended < 0) {
+        rc = stg_iter_replay(iter, n, ret, err);
+    } else {
+        map->index += map->waiting != NULL ? records_of(map->waiting) : 0;
+        clear(map);
+        if (map->ended == 0)
+            rc = stg_iter_skip(iter->input, n - n_held, &n_more, err);
+        map->index += n_more;
+        *ret = n_held + n_more;
+    }
+    if (n_held > 0)
+        iter->dataset->jumped_epoch = epoch;
     return rc;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 
 #include "daemon/dataset/step.h"
 #include "daemon/dataset/steps/shuffle.h"
@@ -52,15 +53,42 @@ static int repeat_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err
 
 /* ---- moving forward ---- */
 
+static int check_far(const struct repeat *repeat, uint64_t begun, struct stg_err *err)
+{
+    uint64_t most = repeat->iter.dataset->env.max_epochs;
+    int rc = stg_iter_stopped(&repeat->iter, err);
+    if (rc == 0 && most > 0 && repeat->epoch - begun > most)
+        rc = stg_step_err(repeat->iter.step, -STAGER_OUT_OF_RANGE, err,
+                          "the place is more than %" PRIu64 " epochs ahead", most);
+    return rc;
+}
+
+/* Passes over whole iterations, each as long as the one before: n_each. Without reading
+ * where they end. */
+static int skip_whole(struct repeat *repeat, uint64_t n, uint64_t n_each, uint64_t begun,
+                      uint64_t *ret, struct stg_err *err)
+{
+    int rc = 0;
+    while (rc == 0 && n_each > 0 && n - *ret > n_each && !repeat->ended) {
+        *ret += n_each;
+        repeat->any = true;
+        rc = begin_next(repeat, err);
+        if (rc == 0)
+            rc = check_far(repeat, begun, err);
+    }
+    return rc;
+}
+
 static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
                        struct stg_err *err)
 {
     struct repeat *repeat = (struct repeat *)iter;
-    uint64_t first = repeat->epoch;
+    uint64_t first = repeat->epoch, begun = repeat->epoch;
     *ret = 0;
     while (!repeat->ended) {
+        bool is_whole = !repeat->any && !iter->varies && stg_iter_is_clean(iter);
         uint64_t got, want = n - *ret;
-        int rc = stg_iter_stopped(iter, err);
+        int rc = check_far(repeat, begun, err);
         if (rc == 0)
             rc = stg_iter_skip(iter->input, want, &got, err);
         if (rc < 0)
@@ -71,6 +99,8 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
         if (got == want)
             break;
         rc = begin_next(repeat, err);
+        if (rc == 0 && is_whole)
+            rc = skip_whole(repeat, n, got, begun, ret, err);
         if (rc < 0)
             return rc;
     }

@@ -189,9 +189,18 @@ static void start_over(struct shard_auto *shard)
     shard->at = 0;
 }
 
+/* A rewound dataset may be that of another host. */
+static void take_deal(struct shard_auto *shard)
+{
+    shard->deal = shard->iter.dataset->env.deal;
+    if (shard->deal.n_hosts == 0) /* a run of no job: all records */
+        shard->deal = (struct stg_deal){.n_hosts = 1};
+}
+
 static int shard_auto_rewind(struct stg_iter *iter, bool afresh, struct stg_err *err)
 {
     start_over((struct shard_auto *)iter);
+    take_deal((struct shard_auto *)iter);
     return iter->input->impl->rewind(iter->input, afresh, err);
 }
 
@@ -203,23 +212,83 @@ static void shard_auto_destroy(struct stg_iter *iter)
     free(shard);
 }
 
-static int shard_auto_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
-                           struct stg_err *err)
+/* ---- moving forward ---- */
+
+static bool holds_any(const struct shard_auto *shard)
 {
-    struct shard_auto *shard = (struct shard_auto *)iter;
-    uint64_t got = 0, n_hosts = shard->deal.n_hosts, all = stg_count_mul(n, n_hosts);
-    *ret = 0;
-    if (n == 0)
-        return 0;
-    if (!stg_iter_is_clean(iter) || shard->block != NULL || shard->n_there > 0)
-        return stg_iter_replay(iter, n, ret, err);
-    int rc = stg_iter_skip(iter->input, all, &got, err);
+    return shard->block != NULL || shard->n_there > 0;
+}
+
+/* Whole rounds of the input. The epoch of a round is that of the host's own record. */
+static int skip_rounds(struct shard_auto *shard, uint64_t n, uint64_t *ret,
+                       struct stg_err *err)
+{
+    struct stg_dataset *dataset = shard->iter.dataset;
+    uint64_t before = 0, got = 0, n_hosts = shard->deal.n_hosts, host = shard->deal.host;
+    uint64_t all = stg_count_mul(n, n_hosts), epoch = 0;
+    int rc = 0;
+    if (host > 0) {
+        rc = stg_iter_skip(shard->iter.input, host, &before, err);
+        epoch = dataset->jumped_epoch;
+    }
+    if (rc == 0 && before == host)
+        rc = stg_iter_skip(shard->iter.input, all - host, &got, err);
     if (rc < 0)
         return rc;
+    if (got == 0)
+        dataset->jumped_epoch = epoch;
+    got += before;
     *ret = stg_deal_rounds(&shard->deal, got, shard->pads);
     if (got < all)
         count_remainder(shard, got % n_hosts);
     return 0;
+}
+
+/* Makes and drops the rounds of which it has records. */
+static int drop_held(struct shard_auto *shard, uint64_t n, uint64_t *ret,
+                     struct stg_err *err)
+{
+    struct stg_iter *iter = &shard->iter;
+    struct stg_block *block;
+    int rc = 0;
+    *ret = 0;
+    while (*ret < n && holds_any(shard)) {
+        uint64_t left = n - *ret;
+        rc = shard_auto_next(iter, left < STG_BLOCK_MAX_RECORDS ? (int64_t)left : 1,
+                             &block, err);
+        if (rc != 0)
+            break;
+        if (block->error.code != 0)
+            rc = stg_iter_unexpected(block, err);
+        if (*ret == 0)
+            iter->dataset->jumped_epoch = block->epoch;
+        *ret += (uint64_t)block->n_records;
+        stg_block_unref(block);
+        if (rc < 0)
+            break;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int shard_auto_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
+                           struct stg_err *err)
+{
+    struct shard_auto *shard = (struct shard_auto *)iter;
+    uint64_t more = 0;
+    *ret = 0;
+    if (n == 0)
+        return 0;
+    if (!stg_iter_is_clean(iter))
+        return stg_iter_replay(iter, n, ret, err);
+    int rc = drop_held(shard, n, ret, err);
+    if (rc < 0 || *ret == n)
+        return rc;
+    uint64_t epoch = iter->dataset->jumped_epoch;
+    rc = skip_rounds(shard, n - *ret, &more, err);
+    if (*ret > 0)
+        iter->dataset->jumped_epoch = epoch;
+    *ret += more;
+    return rc;
 }
 
 static bool shard_auto_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
@@ -249,9 +318,7 @@ int stg_shard_auto_create(struct stg_dataset *dataset, const struct stg_step *st
                                                step, schema, input, err);
     if (shard == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    shard->deal = dataset->env.deal;
-    if (shard->deal.n_hosts == 0) /* a run of no job: all records */
-        shard->deal = (struct stg_deal){.n_hosts = 1};
+    take_deal(shard);
     shard->pads = strcmp(stg_attr_string(step->attrs, step->n_attrs, "remainder", "drop"),
                          "pad") == 0;
     shard->picks = malloc(STG_BLOCK_MAX_RECORDS * sizeof(int64_t));
