@@ -97,24 +97,30 @@ class TestNetwork(unittest.TestCase):
 
     # ---- three hosts ----
 
-    def trouble(self):
-        """Before a step, mostly nothing; or a host is parted from the others, or all are joined."""
-        what = self.random.randrange(12)
+    def trouble(self, worker):
+        """Before a step, mostly nothing; or a host is parted from the others, all are joined, or the worker is killed or
+        starts again."""
+        what, is_dead = self.random.randrange(12), worker.process.poll() is not None
         if what == 0:
             self.network.part(self.random.choice(self.network.hosts))
         elif what == 1:
             self.network.join()
+        elif what in (2, 3) and is_dead:
+            worker.start()
+        elif what == 2:
+            worker.kill()
 
-    def test_an_epoch_is_trained_once_while_hosts_and_links_fail(self):
+    def test_an_epoch_is_trained_once_while_hosts_the_worker_and_links_fail(self):
         shared = os.path.join(self.folder, "compare")
         os.mkdir(shared)
-        text = json.dumps(pipeline([{"shard": {"num_shards": "auto"}}], delivery="round_robin", num_clients="auto"))
-        hosts = []
+        steps, hosts = [{"shard": {"num_shards": "auto"}}], []
+        worker = self.start_worker(pipeline(steps))
+        text = json.dumps(pipeline(steps, delivery="round_robin", num_clients="auto", **worker.remote()))
         for _ in range(3):
             hosts.append(cluster_job.Host(text, self.network.host().prefix,
                                           cluster={"compare_dir": shared, "compare_timeout_millis": 60000 * SLOW}))
             self.addCleanup(hosts[-1].close)
-        job = cluster_job.Job(self, hosts, self.random, KILLS, self.trouble)
+        job = cluster_job.Job(self, hosts, self.random, KILLS, lambda: self.trouble(worker))
         job.run()
         job.check(cluster_job.order_of(hosts[0]))
 
