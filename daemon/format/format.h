@@ -108,6 +108,7 @@ struct stg_format {
     /* Moves forward by up to n records that it does not read. Returns how many in *ret:
      * 0 if that takes reading. Fails only for lack of memory. NULL: always 0. */
     int (*skip)(void *reader, uint64_t n, uint64_t *ret, struct stg_err *err);
+    bool is_one_record; /* a file has one, or an error for one */
 };
 
 extern const struct stg_format stg_format_text_line, stg_format_tfrecord,

@@ -109,4 +109,5 @@ const struct stg_format stg_format_read_file = {
     .stop = stg_window_reader_stop,
     .next = read_file_next,
     .skip = read_file_skip,
+    .is_one_record = true,
 };

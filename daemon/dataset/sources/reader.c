@@ -819,14 +819,25 @@ static bool reader_left(struct stg_iter *iter, uint64_t most, uint64_t *ret)
     return true;
 }
 
+/* Of a file that is not opened for that. */
+static uint64_t known_records(const struct reader *reader, const struct stg_name *name)
+{
+    if (name->error != NULL)
+        return UNKNOWN;
+    if (reader->config.format->is_one_record && stg_iter_is_clean(&reader->iter))
+        return 1;
+    bool is_counted =
+        reader->counts != NULL && name->file < reader->iter.dataset->n_files;
+    return is_counted ? reader->counts[name->file].n : UNKNOWN;
+}
+
 /* Drops the name of the next file if that has at most n records. */
 static uint64_t skip_file(struct reader *reader, uint64_t n)
 {
-    if (reader->counts == NULL || stg_names_pull(&reader->names, 1) == 0)
+    bool may_know = reader->counts != NULL || reader->config.format->is_one_record;
+    if (!may_know || stg_names_pull(&reader->names, 1) == 0)
         return 0;
-    const struct stg_name *name = stg_names_at(&reader->names, 0);
-    bool is_counted = name->error == NULL && name->file < reader->iter.dataset->n_files;
-    uint64_t n_file = is_counted ? reader->counts[name->file].n : UNKNOWN;
+    uint64_t n_file = known_records(reader, stg_names_at(&reader->names, 0));
     if (n_file == UNKNOWN || n_file > n)
         return 0;
     struct stg_name dropped;

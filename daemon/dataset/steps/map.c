@@ -409,7 +409,9 @@ static int map_next(struct stg_iter *iter, int64_t want, struct stg_block **ret,
     struct map *map = (struct map *)iter;
     map->want = want > map->want ? want : map->want;
     for (;;) {
-        int rc = fill(map, want, err);
+        /* Without threads nothing is made ahead, which a skip would throw away. */
+        bool waits = map->pool == NULL && stg_pieces_any(&map->made);
+        int rc = waits ? 0 : fill(map, want, err);
         if (rc < 0)
             return rc;
         if (stg_pieces_any(&map->made))

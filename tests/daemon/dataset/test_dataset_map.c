@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/dataset/step.h"
+#include "daemon/dataset/steps/jump.h"
 #include "daemon/dataset/task_pool.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_yaml.h"
@@ -447,7 +448,61 @@ static void a_vocabulary_that_cannot_be_read_ends_the_pass_before_it_begins(void
     CHECK_CONTAINS(err.text, "vocabularies needs");
 }
 
+static struct stg_block *jump_and_take(struct stg_dataset *dataset, uint64_t n)
+{
+    struct stg_err err = {0};
+    struct stg_position position;
+    uint64_t got, epoch;
+    CHECK_OK(stg_dataset_jump(dataset, n, &got, &position, &epoch, &err), err);
+    CHECK_INT(got, n);
+    return stg_test_next(dataset);
+}
+
+/* Files that change show what was read ahead. */
+static void a_map_without_threads_makes_nothing_that_is_not_asked_for(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    STG_TEST_FILE("a.number", "10");
+    STG_TEST_FILE("b.number", "11");
+    STG_TEST_FILE("c.number", "12");
+    STG_TEST_FILE("d.number", "13");
+    struct stg_test_spec *spec = stg_test_yaml(
+        "dataset:\n- files: {pattern: %s, shuffle: false}\n- read_file\n"
+        "- map: {graph: [{name: n, op: string_to_number, input: [bytes], out_type: "
+        "int64}], output: n}\n- batch: {batch_size: 2}\n",
+        stg_test_path("*.number"));
+    struct stg_dataset *dataset = stg_test_open(spec, &env);
+    stg_block_unref(stg_test_next(dataset));
+    STG_TEST_FILE("c.number", "22");
+    struct stg_block *block = stg_test_next(dataset);
+    CHECK_INT(*(const int64_t *)block->tensors[0].data, 22);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+}
+
+static void a_jump_over_whole_files_opens_none(void)
+{
+    struct stg_dataset_env env = stg_test_env();
+    STG_TEST_FILE("a.text", "1");
+    STG_TEST_FILE("b.text", "2");
+    STG_TEST_FILE("c.text", "3");
+    struct stg_test_spec *spec =
+        stg_test_yaml("dataset:\n- files: {pattern: %s, shuffle: false}\n- read_file\n"
+                      "- map: {graph: [{name: n, op: string_to_number, input: [bytes], "
+                      "out_type: int64}], output: n}\n",
+                      stg_test_path("*.text"));
+    struct stg_dataset *dataset = stg_test_open(spec, &env);
+    CHECK_INT(unlink(stg_test_path("b.text")), 0);
+    struct stg_block *block = jump_and_take(dataset, 2);
+    CHECK_INT(block->error.code, 0);
+    CHECK_INT(*(const int64_t *)block->tensors[0].data, 3);
+    stg_block_unref(block);
+    stg_dataset_destroy(dataset);
+}
+
 static const struct stg_test tests[] = {
+    TEST(a_map_without_threads_makes_nothing_that_is_not_asked_for),
+    TEST(a_jump_over_whole_files_opens_none),
     TEST(words_are_looked_up_in_the_graph_of_a_step),
     TEST(a_vocabulary_that_cannot_be_read_ends_the_pass_before_it_begins),
     TEST(map_computes_each_element),
