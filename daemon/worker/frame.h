@@ -14,6 +14,7 @@
 /* Batches of one request, and requests at once. */
 #define STG_WORKER_MAX_BATCHES 64u
 #define STG_WORKER_MAX_CONNECTIONS 128u
+#define STG_WORKER_SLOTS STG_WORKER_MAX_CONNECTIONS
 #define STG_WORKER_TEXT_BYTES 16384u
 /* Before each batch of a body: u64 length, u32 CRC-32C, zeros. */
 #define STG_WORKER_HEAD_BYTES 64u
@@ -37,19 +38,22 @@ struct stg_worker_ask {
 };
 
 enum stg_worker_answer_kind {
-    STG_WORKER_HELLO = 1, /* text: the JSON of /v1/worker */
+    STG_WORKER_HELLO = 1, /* text: the JSON of /v1/worker; last: its CPUs */
     STG_WORKER_ANSWER = 2,
     STG_WORKER_DRAIN = 3,
 };
 
-/* stagerd -> stager-worker; text_bytes of text follow. With `bytes`, a descriptor of so
- * many bytes comes along. */
+/* stagerd -> stager-worker; text_bytes of text follow. `bytes` of batches lie in a slot
+ * of memory. Its descriptor comes along with the first answer there, and when it is
+ * replaced: stager-worker maps it, and reads the memory until it says STG_WORKER_DONE. */
 struct stg_worker_answer {
     uint64_t id;
     uint32_t kind;
     uint32_t status; /* of HTTP */
     uint32_t code;   /* of stager, positive; 0: none */
     uint32_t text_bytes;
+    uint32_t slot, unused;
+    uint64_t capacity; /* bytes of the slot */
     uint64_t bytes;
     uint64_t last; /* batch in the body */
     uint64_t end;  /* items of the pass; STG_WORKER_NO_END: not known */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,8 +28,12 @@ struct call {
     struct stg_worker_ask ask;
     struct stg_worker_answer answer; /* kind 0: it has not come */
     char *text;
-    int fd;          /* of the batches; -1: none */
-    bool is_counted; /* stagerd counts its memory */
+};
+
+/* Memory of batches, which stagerd writes. */
+struct slot {
+    char *base; /* NULL: none */
+    uint64_t capacity;
 };
 
 struct stg_worker_http {
@@ -39,7 +44,10 @@ struct stg_worker_http {
     unsigned n_connections, n_calls;
     uint64_t next_id;
     char *hello;
+    char cpus[16];     /* of the worker */
+    struct call began; /* that of a request whose end has not come */
     struct call calls[STG_WORKER_MAX_CONNECTIONS];
+    struct slot slots[STG_WORKER_SLOTS];
 };
 
 struct page {
@@ -58,6 +66,7 @@ static bool add(struct MHD_Response *response, const char *name, const char *val
 static bool add_common(const struct stg_worker_http *http, struct MHD_Response *response)
 {
     return add(response, "Stager-Zone", http->config.zone) &&
+           add(response, "Stager-Cpus", http->cpus[0] != '\0' ? http->cpus : NULL) &&
            add(response, "X-Content-Type-Options", "nosniff") &&
            add(response, "Connection", http->drains ? "close" : NULL);
 }
@@ -112,7 +121,7 @@ static enum MHD_Result refuse(const struct stg_worker_http *http,
 
 /* ---- batches ---- */
 
-/* The library closes the descriptor, also when it refuses. */
+/* Copied to the socket, as much at once as that takes: see daemon/worker/memory.h. */
 static enum MHD_Result send_batches(const struct stg_worker_http *http, struct call *call)
 {
     char tag[256], end[32], deal[64] = "";
@@ -124,11 +133,10 @@ static enum MHD_Result send_batches(const struct stg_worker_http *http, struct c
     snprintf(tag, sizeof(tag), "\"%s/%" PRIu64 "/%" PRIu64 "-%" PRIu64 "%s\"",
              ask->digest, ask->pass, ask->first, answer->last, deal);
     snprintf(end, sizeof(end), "%" PRIu64, answer->end);
-    struct MHD_Response *response =
-        MHD_create_response_from_fd_at_offset64(answer->bytes, call->fd, 0);
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        answer->bytes, http->slots[answer->slot].base, MHD_RESPMEM_PERSISTENT);
     if (response == NULL)
         return MHD_NO;
-    call->fd = -1;
     bool good =
         add_common(http, response) && add(response, "ETag", tag) &&
         add(response, "Cache-Control", "private, immutable, max-age=86400") &&
@@ -139,7 +147,7 @@ static enum MHD_Result send_batches(const struct stg_worker_http *http, struct c
 
 static enum MHD_Result send_answer(const struct stg_worker_http *http, struct call *call)
 {
-    if (call->fd >= 0)
+    if (call->answer.bytes > 0)
         return send_batches(http, call);
     return send_page(http, call->connection,
                      &(struct page){.status = call->answer.status, .text = call->text},
@@ -157,8 +165,7 @@ static struct call *new_call(struct stg_worker_http *http,
             continue;
         *call = (struct call){.connection = connection,
                               .id = ++http->next_id,
-                              .due_ns = stg_now_ns() + ANSWER_NS,
-                              .fd = -1};
+                              .due_ns = stg_now_ns() + ANSWER_NS};
         http->n_calls++;
         return call;
     }
@@ -215,7 +222,11 @@ static enum MHD_Result serve(void *arg, struct MHD_Connection *connection,
 {
     struct stg_worker_http *http = arg;
     struct call *call = *state;
-    if (call != NULL)
+    if (call == NULL) { /* an answer before the end of the request ends the connection */
+        *state = &http->began;
+        return MHD_YES;
+    }
+    if (call != &http->began)
         return call->answer.kind != 0 ? send_answer(http, call) : MHD_NO;
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return refuse(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "use GET");
@@ -247,23 +258,51 @@ static enum MHD_Result serve(void *arg, struct MHD_Connection *connection,
                   "/readyz");
 }
 
+static void say_done(const struct stg_worker_http *http, uint64_t id)
+{
+    struct stg_worker_ask done = {.id = id, .kind = STG_WORKER_DONE};
+    (void)!send(http->config.fd, &done, sizeof(done), MSG_NOSIGNAL);
+}
+
 /* The answer was sent, or the client is gone. */
 static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode why)
 {
     struct stg_worker_http *http = arg;
     struct call *call = *state;
-    if (call == NULL)
+    if (call == NULL || call == &http->began)
         return;
-    struct stg_worker_ask done = {.id = call->id, .kind = STG_WORKER_DONE};
-    if (call->is_counted)
-        (void)!send(http->config.fd, &done, sizeof(done), MSG_NOSIGNAL);
-    if (call->fd >= 0)
-        close(call->fd);
+    if (call->answer.bytes > 0)
+        say_done(http, call->id);
     free(call->text);
     *call = (struct call){0};
     http->n_calls--;
     *state = NULL;
+}
+
+static void unmap(struct slot *slot)
+{
+    if (slot->base != NULL)
+        munmap(slot->base, slot->capacity);
+    *slot = (struct slot){0};
+}
+
+/* Returns false if the memory of an answer is not here. */
+static bool map(struct stg_worker_http *http, const struct stg_worker_answer *answer,
+                int fd)
+{
+    if (answer->bytes == 0)
+        return true;
+    if (answer->slot >= STG_WORKER_SLOTS)
+        return false;
+    struct slot *slot = &http->slots[answer->slot];
+    if (fd >= 0) {
+        unmap(slot);
+        void *base = mmap(NULL, answer->capacity, PROT_READ, MAP_SHARED, fd, 0);
+        if (base != MAP_FAILED)
+            *slot = (struct slot){.base = base, .capacity = answer->capacity};
+    }
+    return slot->base != NULL && answer->bytes <= slot->capacity;
 }
 
 void stg_worker_http_answer(struct stg_worker_http *http,
@@ -274,7 +313,9 @@ void stg_worker_http_answer(struct stg_worker_http *http,
     if (answer->kind == STG_WORKER_HELLO) {
         free(http->hello);
         http->hello = strdup(text);
+        snprintf(http->cpus, sizeof(http->cpus), "%" PRIu64, answer->last);
     }
+    bool is_here = map(http, answer, fd);
     for (size_t i = 0; answer->kind == STG_WORKER_ANSWER && call == NULL &&
                        i < STG_WORKER_MAX_CONNECTIONS;
          i++) {
@@ -282,15 +323,13 @@ void stg_worker_http_answer(struct stg_worker_http *http,
             call = &http->calls[i];
     }
     if (call == NULL || call->answer.kind != 0) {
-        if (fd >= 0)
-            close(fd);
+        if (answer->bytes > 0)
+            say_done(http, answer->id);
         return;
     }
     call->answer = *answer;
     call->text = strdup(text);
-    call->fd = fd;
-    call->is_counted = fd >= 0;
-    if (call->text == NULL)
+    if (call->text == NULL || !is_here)
         call->answer.kind = 0; /* the connection ends */
     MHD_resume_connection(call->connection);
 }
@@ -412,6 +451,8 @@ void stg_worker_http_destroy(struct stg_worker_http *http)
     }
     if (http->daemon != NULL)
         MHD_stop_daemon(http->daemon);
+    for (size_t i = 0; i < STG_WORKER_SLOTS; i++)
+        unmap(&http->slots[i]);
     free(http->hello);
     free(http);
 }

@@ -216,6 +216,8 @@ static bool take_one(struct server *server)
         drain(server);
     else
         stg_worker_http_answer(server->http, &answer, text, fd);
+    if (fd >= 0)
+        close(fd);
     return true;
 }
 

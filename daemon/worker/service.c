@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -19,9 +18,12 @@
 #include "daemon/dataset/steps/jump.h"
 #include "daemon/pipeline/signature.h"
 #include "daemon/storage/codec/crc32c.h"
+#include "daemon/worker/memory.h"
 #include "ops/exec/run.h"
 
 #define QUEUED_PER_THREAD 4
+/* Free memory of answers that is not given back. */
+#define KEPT_PER_THREAD 4
 /* How often others may go before the first request of the queue. */
 #define MAX_PASSED 8
 /* Datasets that are open at once, beside one for each thread: requests of several hosts
@@ -47,9 +49,9 @@ struct request {
     struct request *next;
 };
 
-/* Memory that an answer has until it is sent. */
-struct sending {
-    uint64_t id, bytes; /* 0: free */
+/* A part of a batch. */
+struct span {
+    uint64_t begin, end;
 };
 
 /* A dataset, and where it stands. The thread that took it uses it alone. */
@@ -72,6 +74,7 @@ struct maker {
     struct stg_run *run; /* of run_of */
     struct pipeline *run_of;
     struct stg_tensor *spread; /* of run_of; NULL: its dataset yields whole elements */
+    struct span *spans;        /* of run_of: for two a tensor */
 };
 
 struct stg_worker_service {
@@ -86,8 +89,7 @@ struct stg_worker_service {
     uint64_t n_taken; /* requests */
     struct cursor *cursors;
     unsigned n_cursors;
-    uint64_t used_bytes;
-    struct sending sending[STG_WORKER_MAX_CONNECTIONS];
+    struct stg_worker_memory *memory; /* has a lock of its own */
     _Atomic int stopped;
     unsigned n_started;
     struct maker makers[];
@@ -264,16 +266,27 @@ static int move(struct maker *maker, const struct request *request, struct stg_e
 
 /* ---- a batch ---- */
 
+static void close_run(struct maker *maker)
+{
+    stg_run_destroy(maker->run);
+    free(maker->spread);
+    free(maker->spans);
+    maker->run = NULL;
+    maker->spread = NULL;
+    maker->spans = NULL;
+    maker->run_of = NULL;
+}
+
 static int open_run(struct maker *maker, struct pipeline *of, struct stg_err *err)
 {
     const struct stg_projection *projection = &of->definition->projection;
     if (maker->run_of == of)
         return 0;
-    stg_run_destroy(maker->run);
-    free(maker->spread);
-    maker->run = NULL;
-    maker->spread = NULL;
-    maker->run_of = NULL;
+    close_run(maker);
+    maker->spans = calloc(2 * stg_graph_boundary(of->definition->graph)->n + 1,
+                          sizeof(*maker->spans));
+    if (maker->spans == NULL)
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     if (projection->places != NULL) {
         maker->spread = calloc(projection->n_element, sizeof(*maker->spread));
         if (maker->spread == NULL)
@@ -295,6 +308,39 @@ static void add_place(const struct maker *maker, const struct stg_block *block,
         stg_err_prefix(err, err->code, "%s",
                        stg_provenance_text(maker->at->dataset, &block->rows[err->row],
                                            place, sizeof(place)));
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* The memory had another batch before, of which nothing stays between the tensors: a
+ * batch has the same bytes each time. */
+static void clear_gaps(const struct maker *maker, char *base, uint64_t bytes)
+{
+    const struct stg_batch_header *header = (const void *)base;
+    const struct stg_tensor_entry *entries = (const void *)(base + header->header_bytes);
+    struct span *spans = maker->spans;
+    size_t n = 0;
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < header->n_tensors; i++) {
+        const struct stg_tensor_entry *entry = &entries[i];
+        spans[n++] =
+            (struct span){entry->data_offset, entry->data_offset + entry->data_bytes};
+        spans[n++] = (struct span){entry->offsets_offset,
+                                   entry->offsets_offset + entry->offsets_bytes};
+        uint64_t name_end = entry->name_offset + entry->name_bytes + 1;
+        end = name_end > end ? name_end : end;
+    }
+    qsort(spans, n, sizeof(*spans), by_begin);
+    spans[n++] = (struct span){bytes, bytes};
+    for (size_t i = 0; i < n; i++) {
+        if (spans[i].begin > end)
+            memset(base + end, 0, spans[i].begin - end);
+        end = spans[i].end > end ? spans[i].end : end;
+    }
 }
 
 static int write_batch(struct maker *maker, struct pipeline *of,
@@ -325,6 +371,7 @@ static int write_batch(struct maker *maker, struct pipeline *of,
     header->index = key->index;
     header->n_rows = (uint64_t)block->n_rows;
     header->data = maker->at->data;
+    clear_gaps(maker, base, *ret);
     return 0;
 }
 
@@ -420,27 +467,22 @@ static int make_all(struct maker *maker, const struct request *request, char *ba
 static void note_end(struct maker *maker, const struct request *request,
                      const struct made *made)
 {
-    struct stg_worker_service *service = maker->service;
-    struct sending *free_one = NULL;
-    pthread_mutex_lock(&service->lock);
-    service->used_bytes -= request->reserved_bytes - made->bytes;
-    for (size_t i = 0; made->bytes > 0 && i < STG_WORKER_MAX_CONNECTIONS; i++) {
-        if (service->sending[i].bytes == 0)
-            free_one = &service->sending[i];
-    }
-    if (free_one != NULL)
-        *free_one = (struct sending){.id = request->ask.id, .bytes = made->bytes};
+    pthread_mutex_lock(&maker->service->lock);
     maker->at->next = request->ask.first + made->n;
     maker->at->is_taken = false;
-    pthread_mutex_unlock(&service->lock);
+    pthread_mutex_unlock(&maker->service->lock);
 }
 
-static void answer(struct maker *maker, const struct request *request, int rc, int fd,
-                   const struct made *made, struct stg_err *err)
+static void answer(struct maker *maker, const struct request *request, int rc,
+                   uint32_t slot, const struct made *made, struct stg_err *err)
 {
+    struct stg_worker_memory *memory = maker->service->memory;
+    int fd = -1;
     struct stg_worker_answer ret = {.id = request->ask.id,
                                     .kind = STG_WORKER_ANSWER,
                                     .status = HTTP_OK,
+                                    .slot = slot,
+                                    .capacity = request->reserved_bytes,
                                     .bytes = made->bytes,
                                     .last = request->ask.first + made->n - 1,
                                     .end = made->end};
@@ -457,29 +499,25 @@ static void answer(struct maker *maker, const struct request *request, int rc, i
         ret.status = HTTP_ABSENT;
         text = "the pass ends before this batch";
     }
-    stg_worker_send(maker->service->config.fd, &ret, text, made->n > 0 ? fd : -1);
+    if (made->n > 0)
+        fd = stg_worker_memory_send(memory, slot, request->ask.id);
+    stg_worker_send(maker->service->config.fd, &ret, text, fd);
 }
 
 static void serve(struct maker *maker, struct request *request)
 {
+    struct stg_worker_memory *memory = maker->service->memory;
     struct stg_err err = {.row = -1};
     struct made made = {.end = STG_WORKER_NO_END};
-    int fd = memfd_create("stager-batches", MFD_CLOEXEC);
-    char *base = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, (off_t)request->reserved_bytes) == 0)
-        base = mmap(NULL, request->reserved_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                    0);
-    int rc = base != MAP_FAILED ? make_all(maker, request, base, &made, &err)
-                                : stg_err(&err, -STAGER_RESOURCE_EXHAUSTED,
-                                          "no memory for batches: %s", strerror(errno));
-    if (base != MAP_FAILED)
-        munmap(base, request->reserved_bytes);
-    if (made.n > 0 && ftruncate(fd, (off_t)made.bytes) < 0)
-        made = (struct made){.end = STG_WORKER_NO_END};
+    uint32_t slot = 0;
+    int taken = stg_worker_memory_take(memory, request->reserved_bytes, &slot, &err);
+    int rc = taken;
+    if (rc == 0)
+        rc = make_all(maker, request, stg_worker_memory_base(memory, slot), &made, &err);
     note_end(maker, request, &made);
-    answer(maker, request, rc, fd, &made, &err);
-    if (fd >= 0)
-        close(fd);
+    if (taken == 0 && made.n == 0)
+        stg_worker_memory_drop(memory, slot);
+    answer(maker, request, rc, slot, &made, &err);
     free(request);
 }
 
@@ -594,19 +632,6 @@ static void refuse_unknown(struct stg_worker_service *service, uint64_t id)
     refuse(service, id, HTTP_ABSENT, text);
 }
 
-static void done(struct stg_worker_service *service, uint64_t id)
-{
-    pthread_mutex_lock(&service->lock);
-    for (size_t i = 0; i < STG_WORKER_MAX_CONNECTIONS; i++) {
-        struct sending *sending = &service->sending[i];
-        if (sending->bytes == 0 || sending->id != id)
-            continue;
-        service->used_bytes -= sending->bytes;
-        sending->bytes = 0;
-    }
-    pthread_mutex_unlock(&service->lock);
-}
-
 /* Returns NULL, or why not now. */
 static const char *enqueue(struct stg_worker_service *service, struct request *request)
 {
@@ -615,14 +640,13 @@ static const char *enqueue(struct stg_worker_service *service, struct request *r
     pthread_mutex_lock(&service->lock);
     if (service->n_queued >= QUEUED_PER_THREAD * service->config.n_threads)
         why = "the worker is busy: its queue is full";
-    else if (request->reserved_bytes > service->config.memory_bytes - service->used_bytes)
+    else if (!stg_worker_memory_reserve(service->memory, request->reserved_bytes))
         why = "the worker is busy: its memory is in use";
     while (why == NULL && *last != NULL)
         last = &(*last)->next;
     if (why == NULL) {
         *last = request;
         service->n_queued++;
-        service->used_bytes += request->reserved_bytes;
         pthread_cond_signal(&service->asked);
     }
     pthread_mutex_unlock(&service->lock);
@@ -672,7 +696,7 @@ void stg_worker_take(struct stg_worker_service *service,
                      const struct stg_worker_ask *message)
 {
     if (message->kind == STG_WORKER_DONE)
-        done(service, message->id);
+        stg_worker_memory_done(service->memory, message->id);
     else if (message->kind == STG_WORKER_ASK && message->last >= message->first &&
              message->last - message->first < STG_WORKER_MAX_BATCHES)
         ask(service, message);
@@ -716,7 +740,8 @@ static void hello(const struct stg_worker_service *service)
 {
     char text[STG_WORKER_TEXT_BYTES];
     const char *zone = service->config.zone;
-    struct stg_worker_answer message = {.kind = STG_WORKER_HELLO};
+    struct stg_worker_answer message = {.kind = STG_WORKER_HELLO,
+                                        .last = service->config.n_threads};
     int n = snprintf(text, sizeof(text),
                      "{\"version\": \"%s\", \"cpus\": %u, \"zone\": ", STG_RELEASE,
                      service->config.n_threads);
@@ -751,7 +776,8 @@ int stg_worker_create(const struct stg_worker_config *config,
     pthread_cond_init(&service->asked, NULL);
     int n = getgroups(STG_MAX_GROUPS, service->groups);
     service->n_groups = n > 0 ? (size_t)n : 0;
-    int rc = 0;
+    int rc = stg_worker_memory_create(
+        config->memory_bytes, KEPT_PER_THREAD * config->n_threads, &service->memory, err);
     for (size_t i = 0; rc == 0 && i < config->n_pipelines; i++)
         rc = open_pipeline(service, &service->pipelines[i], config->pipelines[i],
                            config->memory_bytes / 4, err);
@@ -777,8 +803,7 @@ void stg_worker_destroy(struct stg_worker_service *service)
     for (unsigned i = 0; i < service->n_started; i++) {
         struct maker *maker = &service->makers[i];
         pthread_join(maker->thread, NULL);
-        stg_run_destroy(maker->run);
-        free(maker->spread);
+        close_run(maker);
     }
     for (unsigned i = 0; i < service->n_cursors; i++)
         stg_dataset_destroy(service->cursors[i].dataset);
@@ -788,6 +813,7 @@ void stg_worker_destroy(struct stg_worker_service *service)
         free(service->first);
         service->first = next;
     }
+    stg_worker_memory_destroy(service->memory);
     pthread_cond_destroy(&service->asked);
     pthread_mutex_destroy(&service->lock);
     free(service);

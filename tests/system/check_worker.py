@@ -252,6 +252,25 @@ def check_deals(worker, pipelines):
     check(get("endless", 0, 2, 3, 0)[0] == 200, "it goes on")
 
 
+def check_connection(worker, digest):
+    """One connection for all requests; the memory of answers is used again, and shows nothing of the last ones."""
+    connection = worker.connect()
+    sizes = ["0-63", "99", "3-40", "98-100", "7"]
+
+    def ask(path):
+        connection.request("GET", f"/v1/batches/{digest}/0/{path}", headers={"Authorization": f"Bearer {TOKEN}"})
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Connection"], answer.read()
+
+    first = {path: ask(path) for path in sizes}
+    own = connection.sock.getsockname()
+    again = {path: ask(path) for path in reversed(sizes)}
+    check(connection.sock.getsockname() == own, "the connection is kept")
+    check(all(status == 200 and said is None for status, said, _ in first.values()), f"{[a[:2] for a in first.values()]}")
+    check(first == again, "a batch has the same bytes each time")
+    connection.close()
+
+
 def check_refusals(worker, digest):
     path = f"/v1/batches/{digest}"
     for token in (None, "x", TOKEN[:-1], TOKEN + "x", TOKEN[:-1] + "4"):
@@ -317,6 +336,7 @@ def main(build):
             digest = worker.wait()
             check(worker.about["zone"] == "z1" and worker.about["pipelines"][0]["name"] == "rows", "about")
             check_batches(worker, digest)
+            check_connection(worker, digest)
             check_refusals(worker, digest)
             # A record that fails, behind those that were counted: other bytes, and as many.
             with open(os.path.join(data, "1.csv"), "r+", encoding="utf-8") as file:
