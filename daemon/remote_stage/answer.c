@@ -7,14 +7,13 @@
 #include <string.h>
 
 #include "daemon/remote_stage/priv.h"
-#include "daemon/storage/codec/crc32c.h"
 
 static int damaged(struct stg_err *err, const char *what)
 {
     return stg_err(err, -STAGER_DATA_LOSS, "%s", what);
 }
 
-static int check_frame(const char *base, const unsigned char *head, uint64_t bytes,
+static int check_frame(const unsigned char *head, uint64_t bytes, uint32_t got,
                        struct stg_err *err)
 {
     uint64_t length;
@@ -25,9 +24,7 @@ static int check_frame(const char *base, const unsigned char *head, uint64_t byt
         return stg_err(err, -STAGER_DATA_LOSS,
                        "the frame has %" PRIu64 " bytes, and the answer %" PRIu64, length,
                        bytes);
-    return crc == stg_crc32c()->extend(0, base, bytes)
-               ? 0
-               : damaged(err, "the checksum of the batch differs");
+    return crc == got ? 0 : damaged(err, "the checksum of the batch differs");
 }
 
 static bool has_shape(const struct stg_component *component,
@@ -76,10 +73,10 @@ static int check_place(const struct stg_remote_wanted *wanted,
 
 int stg_answer_check(const struct stg_remote_wanted *wanted,
                      const struct stg_schema *schema, const unsigned char *head,
-                     uint64_t bytes, struct stg_err *err)
+                     uint64_t bytes, uint32_t crc, struct stg_err *err)
 {
     struct stg_batch_header *header = (void *)wanted->base;
-    int rc = check_frame(wanted->base, head, bytes, err);
+    int rc = check_frame(head, bytes, crc, err);
     if (rc == 0 && bytes < sizeof(*header))
         rc = damaged(err, "it is shorter than a batch");
     if (rc == 0)

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "daemon/remote_stage/priv.h"
+#include "daemon/storage/codec/crc32c.h"
 
 #define POLL_MS 10
 #define CONNECT_MS 3000l
@@ -29,13 +30,14 @@ struct exchange {
     unsigned char head[STG_FRAME_BYTES];
     size_t n_head;
     uint64_t length, at; /* of the batch */
+    uint32_t crc;        /* of what has come, which is in the cache then */
     uint64_t retry_after_ns;
     bool has_no_room;      /* for it, here */
     bool yields;           /* another one has the extent */
     const char *fault;     /* of the answer */
     char said[SAID_BYTES]; /* of an error */
     size_t n_said;
-    char zone[64], pass_end[24];
+    char zone[64], pass_end[24], cpus[16];
 };
 
 struct stg_remote_lane {
@@ -87,8 +89,10 @@ static bool take_batch(struct exchange *exchange, const char *bytes, size_t n)
     if (!take_head(exchange, &bytes, &n))
         return false;
     uint64_t left = exchange->length - exchange->at, take = n < left ? n : left;
-    if (take > 0)
+    if (take > 0) {
         memcpy(exchange->lane->wanted->base + exchange->at, bytes, take);
+        exchange->crc = stg_crc32c()->extend(exchange->crc, bytes, take);
+    }
     exchange->at += take;
     return true;
 }
@@ -140,6 +144,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *userdata)
     }
     header_is(line, n, "Stager-Zone", exchange->zone, sizeof(exchange->zone));
     header_is(line, n, "Stager-End", exchange->pass_end, sizeof(exchange->pass_end));
+    header_is(line, n, "Stager-Cpus", exchange->cpus, sizeof(exchange->cpus));
     return n;
 }
 
@@ -254,9 +259,10 @@ static enum stg_outcome outcome_of(struct exchange *exchange, char *why, size_t 
     }
     snprintf(why, bytes, "it answered %ld%s%.100s", exchange->status,
              exchange->n_said > 0 ? ": " : "", exchange->said);
-    return exchange->status >= 500 || exchange->status == 408 || exchange->status == 429
-               ? STG_OUTCOME_AWAY
-               : STG_OUTCOME_REFUSED;
+    if (exchange->status == 503 || exchange->status == 429)
+        return STG_OUTCOME_BUSY;
+    return exchange->status >= 500 || exchange->status == 408 ? STG_OUTCOME_AWAY
+                                                              : STG_OUTCOME_REFUSED;
 }
 
 /* Returns the outcome of an exchange that is over. */
@@ -280,7 +286,7 @@ static enum stg_outcome judge(struct exchange *exchange, CURLcode result, char *
         return outcome_of(exchange, why, bytes);
     if (exchange->lane->owner == exchange && exchange->n_head == STG_FRAME_BYTES &&
         stg_answer_check(exchange->lane->wanted, config->schema, exchange->head,
-                         exchange->at, &err) == 0)
+                         exchange->at, exchange->crc, &err) == 0)
         return STG_OUTCOME_GOOD;
     snprintf(why, bytes, "its answer is not the batch that was asked for: %.120s",
              err.code != 0 ? err.text : "it is shorter than a batch");
@@ -292,7 +298,7 @@ static enum stg_outcome judge(struct exchange *exchange, CURLcode result, char *
 struct asking {
     uint64_t tried; /* workers, a bit each */
     unsigned n_tries;
-    uint64_t hedge_ns, limit_ns;
+    uint64_t began_ns, hedge_ns, limit_ns;
     uint64_t bytes; /* of the good answer */
     bool is_over;
 };
@@ -324,10 +330,16 @@ static void end(struct asking *asking, struct exchange *exchange, CURLcode resul
     enum stg_outcome outcome = judge(exchange, result, why, sizeof(why));
     if (exchange->zone[0] != '\0')
         stg_remote_note_zone(remote, exchange->worker, exchange->zone);
+    if (exchange->cpus[0] != '\0')
+        stg_remote_note_cpus(remote, exchange->worker, strtoul(exchange->cpus, NULL, 10));
     if (outcome == STG_OUTCOME_GOOD) {
         asking->bytes = exchange->length;
         stg_remote_note_good(remote, exchange->length + STG_FRAME_BYTES,
                              stg_now_ns() - exchange->began_ns);
+    }
+    if (outcome == STG_OUTCOME_BUSY) {
+        asking->tried &= ~(UINT64_C(1) << exchange->worker);
+        asking->n_tries--;
     }
     asking->is_over |= outcome == STG_OUTCOME_GOOD || outcome == STG_OUTCOME_ELEMENT;
     fail(exchange, outcome, why);
@@ -378,6 +390,14 @@ static bool is_wanted(const struct stg_remote_lane *lane)
            !lane->wanted->is_void(lane->wanted->owner);
 }
 
+/* None can be asked now, and one soon, when it has answered others. */
+static bool may_wait(const struct stg_remote_lane *lane, const struct asking *asking)
+{
+    return asking->n_tries < MAX_TRIES &&
+           stg_now_ns() - asking->began_ns < asking->limit_ns &&
+           stg_remote_is_full(lane->remote, asking->tried);
+}
+
 uint64_t stg_remote_ask(struct stg_remote_lane *lane,
                         const struct stg_remote_wanted *wanted)
 {
@@ -385,15 +405,16 @@ uint64_t stg_remote_ask(struct stg_remote_lane *lane,
     int running;
     lane->wanted = wanted;
     lane->capacity = wanted->capacity;
+    asking.began_ns = stg_now_ns();
     stg_remote_patience(lane->remote, &asking.hedge_ns, &asking.limit_ns);
     while (!asking.is_over && is_wanted(lane)) {
-        if (!is_busy(lane) && !try_one(lane, &asking))
+        if (!is_busy(lane) && !try_one(lane, &asking) && !may_wait(lane, &asking))
             break;
         if (curl_multi_perform(lane->multi, &running) != CURLM_OK)
             break;
         take_results(lane, &asking);
         look_at_time(lane, &asking);
-        if (!asking.is_over && is_busy(lane))
+        if (!asking.is_over)
             (void)curl_multi_poll(lane->multi, NULL, 0, POLL_MS, NULL);
     }
     forget(&lane->each[0]);

@@ -16,6 +16,7 @@
 /* What an attempt came to. */
 enum stg_outcome {
     STG_OUTCOME_GOOD,
+    STG_OUTCOME_BUSY,    /* it has too many requests: fewer at once */
     STG_OUTCOME_AWAY,    /* not reached, broken off, too slow, overloaded: again later */
     STG_OUTCOME_REFUSED, /* it does not serve this pipeline or this token: again later */
     STG_OUTCOME_ELEMENT, /* the element fails: the worker is fine */
@@ -27,11 +28,14 @@ struct stg_worker_end {
     char address[64];  /* numeric */
     char connect[640]; /* CURLOPT_CONNECT_TO */
     char shown[384];
-    bool is_out;       /* it has sent garbage */
-    uint64_t until_ns; /* it is not asked before */
-    unsigned n_failed; /* in a row */
-    unsigned n_asked;  /* requests in progress */
-    int zone;          /* 1: that of the pipeline; -1: another; 0: not known */
+    bool is_out;         /* it has sent garbage */
+    uint64_t until_ns;   /* it is not asked before */
+    unsigned n_failed;   /* in a row */
+    unsigned n_asked;    /* requests in progress */
+    unsigned most_asked; /* so many at once; 0: not known */
+    unsigned n_good;     /* answers since that changed */
+    unsigned fits;       /* requests at once that its CPUs are busy with; 0: not known */
+    int zone;            /* 1: that of the pipeline; -1: another; 0: not known */
     uint64_t logged_ns;
     char why[192];
 };
@@ -39,6 +43,11 @@ struct stg_worker_end {
 /* Returns a worker to ask, that is not in `tried` (a bit each), or -1. Counts it as
  * asked: stg_remote_note ends that. Resolves names where none can be asked: may wait. */
 int stg_remote_choose(struct stg_remote *remote, uint64_t tried);
+
+/* Returns whether a worker that is not in `tried` can be asked once it has answered
+ * others.
+ */
+bool stg_remote_is_full(struct stg_remote *remote, uint64_t tried);
 const struct stg_worker_end *stg_remote_worker(const struct stg_remote *remote, int i);
 
 /* Ends a request that stg_remote_choose began. why: for a failure. */
@@ -47,6 +56,7 @@ void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
 /* Ends a request whose answer is not needed any more. */
 void stg_remote_forget(struct stg_remote *remote, int i);
 void stg_remote_note_zone(struct stg_remote *remote, int i, const char *zone);
+void stg_remote_note_cpus(struct stg_remote *remote, int i, unsigned long cpus);
 void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns);
 void stg_remote_note_hedge(struct stg_remote *remote);
 
@@ -61,10 +71,10 @@ const struct stg_remote_config *stg_remote_config(const struct stg_remote *remot
 char *stg_remote_token(struct stg_remote *remote, char *why, size_t why_bytes);
 char *stg_remote_authority(struct stg_remote *remote, char *why, size_t why_bytes);
 
-/* Checks the bytes behind the frame's head. On success the header has what
- * stg_remote_ask says. DATA_LOSS. */
+/* Checks the bytes behind the frame's head; crc: the CRC-32C of these. On success the
+ * header has what stg_remote_ask says. DATA_LOSS. */
 int stg_answer_check(const struct stg_remote_wanted *wanted,
                      const struct stg_schema *schema, const unsigned char *head,
-                     uint64_t bytes, struct stg_err *err);
+                     uint64_t bytes, uint32_t crc, struct stg_err *err);
 
 #endif

@@ -26,6 +26,13 @@
 #define LOG_NS (60 * NS_PER_S)
 #define MAX_FILE_BYTES (1u << 20)
 #define N_LATENCIES 64u
+/* While a worker makes a batch on each CPU, so many wait there: more come later than they
+ * would elsewhere. */
+#define MORE_THAN_CPUS 2u
+#define MOST_CPUS 4096u
+#define MOST_ASKED 65536u /* nothing is known of the worker */
+/* Good answers of a worker until it gets one request more at once than it refused. */
+#define GOOD_FOR_MORE 1024u
 /* Before so many answers, nothing is known of how long one takes. */
 #define FEW_LATENCIES 8u
 #define UNKNOWN_HEDGE_NS NS_PER_S
@@ -249,6 +256,18 @@ static bool may_ask(const struct stg_worker_end *end, uint64_t now)
     return !end->is_out && end->until_ns <= now;
 }
 
+/* Requests at once. */
+static unsigned room_of(const struct stg_worker_end *end)
+{
+    unsigned fits = end->fits != 0 ? end->fits : MOST_ASKED;
+    return end->most_asked != 0 && end->most_asked < fits ? end->most_asked : fits;
+}
+
+static bool is_full(const struct stg_worker_end *end)
+{
+    return end->n_asked >= room_of(end);
+}
+
 /* The lock is held. Those of the zone first, then those with the fewest requests. */
 static int find(const struct stg_remote *remote, uint64_t tried)
 {
@@ -257,7 +276,7 @@ static int find(const struct stg_remote *remote, uint64_t tried)
     for (int i = 0; i < remote->n_ends; i++) {
         const struct stg_worker_end *end = &remote->ends[i];
         const struct stg_worker_end *than = best >= 0 ? &remote->ends[best] : NULL;
-        if ((tried >> i & 1) != 0 || !may_ask(end, now))
+        if ((tried >> i & 1) != 0 || !may_ask(end, now) || is_full(end))
             continue;
         if (than == NULL || end->zone > than->zone ||
             (end->zone == than->zone && end->n_asked < than->n_asked))
@@ -284,6 +303,19 @@ int stg_remote_choose(struct stg_remote *remote, uint64_t tried)
     return i;
 }
 
+bool stg_remote_is_full(struct stg_remote *remote, uint64_t tried)
+{
+    uint64_t now = stg_now_ns();
+    bool is = false;
+    pthread_mutex_lock(&remote->lock);
+    for (int i = 0; i < remote->n_ends; i++) {
+        const struct stg_worker_end *end = &remote->ends[i];
+        is |= (tried >> i & 1) == 0 && may_ask(end, now) && is_full(end);
+    }
+    pthread_mutex_unlock(&remote->lock);
+    return is;
+}
+
 const struct stg_worker_end *stg_remote_worker(const struct stg_remote *remote, int i)
 {
     return &remote->ends[i];
@@ -294,12 +326,23 @@ const struct stg_remote_config *stg_remote_config(const struct stg_remote *remot
     return &remote->config;
 }
 
-bool stg_remote_ready(struct stg_remote *remote)
+/* The lock is held. Returns whether workers have room for one request more than n. */
+static bool has_room(const struct stg_remote *remote, uint32_t n)
+{
+    uint64_t now = stg_now_ns(), room = 0;
+    for (int i = 0; i < remote->n_ends; i++) {
+        if (may_ask(&remote->ends[i], now))
+            room += room_of(&remote->ends[i]);
+    }
+    return room > n;
+}
+
+bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking)
 {
     uint64_t now = stg_now_ns();
     pthread_mutex_lock(&remote->lock);
     bool is = remote->paid_ns <= now &&
-              (find(remote, 0) >= 0 ||
+              (has_room(remote, n_asking) ||
                (!remote->is_resolving &&
                 (remote->resolved_ns == 0 || now - remote->resolved_ns >= RESOLVE_NS)));
     pthread_mutex_unlock(&remote->lock);
@@ -323,6 +366,26 @@ static void fail(struct stg_remote *remote, struct stg_worker_end *end,
     remote->counts.n_garbage += outcome == STG_OUTCOME_GARBAGE;
 }
 
+/* It refuses one more than it has. A worker that refuses the only one is away. */
+static enum stg_outcome take_busy(struct stg_worker_end *end)
+{
+    if (end->n_asked == 0)
+        return STG_OUTCOME_AWAY;
+    end->most_asked = end->n_asked;
+    end->n_good = 0;
+    return STG_OUTCOME_BUSY;
+}
+
+/* Once in a while one request more is tried. */
+static void take_good(struct stg_worker_end *end)
+{
+    end->n_failed = 0;
+    if (end->most_asked == 0 || ++end->n_good < GOOD_FOR_MORE)
+        return;
+    end->most_asked++;
+    end->n_good = 0;
+}
+
 void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
                      uint64_t retry_after_ns, const char *why)
 {
@@ -330,12 +393,14 @@ void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
     char shown[384], text[256];
     pthread_mutex_lock(&remote->lock);
     struct stg_worker_end *end = &remote->ends[i];
-    bool is_failure = outcome != STG_OUTCOME_GOOD && outcome != STG_OUTCOME_ELEMENT;
     end->n_asked--;
+    if (outcome == STG_OUTCOME_BUSY)
+        outcome = take_busy(end);
+    bool is_failure = outcome > STG_OUTCOME_BUSY && outcome != STG_OUTCOME_ELEMENT;
     if (is_failure)
         fail(remote, end, outcome, retry_after_ns, why);
-    else
-        end->n_failed = 0;
+    else if (outcome != STG_OUTCOME_BUSY)
+        take_good(end);
     bool is_told = is_failure && (outcome == STG_OUTCOME_GARBAGE || end->logged_ns == 0 ||
                                   now - end->logged_ns >= LOG_NS);
     end->logged_ns = is_told ? now : end->logged_ns;
@@ -364,6 +429,14 @@ void stg_remote_note_zone(struct stg_remote *remote, int i, const char *zone)
         return;
     pthread_mutex_lock(&remote->lock);
     remote->ends[i].zone = strcmp(zone, own) == 0 ? 1 : -1;
+    pthread_mutex_unlock(&remote->lock);
+}
+
+void stg_remote_note_cpus(struct stg_remote *remote, int i, unsigned long cpus)
+{
+    pthread_mutex_lock(&remote->lock);
+    if (cpus > 0 && cpus < MOST_CPUS)
+        remote->ends[i].fits = (unsigned)cpus + MORE_THAN_CPUS;
     pthread_mutex_unlock(&remote->lock);
 }
 

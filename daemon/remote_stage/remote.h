@@ -42,9 +42,9 @@ int stg_remote_create(const struct stg_remote_config *config, struct stg_remote 
                       struct stg_err *err);
 void stg_remote_destroy(struct stg_remote *remote); /* NULL is allowed */
 
-/* Returns whether a worker may be asked now: one answers, and max_bytes_per_s allows it.
- */
-bool stg_remote_ready(struct stg_remote *remote);
+/* Returns whether a worker may be asked now, besides n_asking requests: one answers and
+ * has room, and max_bytes_per_s allows it. */
+bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking);
 
 /* Returns the mean duration of the last few answers; 0: there was none. */
 uint64_t stg_remote_latency_ns(struct stg_remote *remote);

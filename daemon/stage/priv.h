@@ -61,9 +61,11 @@ struct stg_redo {
 struct stg_remote_part {
     struct stg_remote *workers; /* NULL: there are none; it has a lock */
     pthread_cond_t may_ask;
-    _Atomic bool is_alone; /* no worker is asked in this pass any more */
-    uint64_t alone_until;  /* nor before the item with this sequence */
-    uint32_t penalty;      /* items to be made here after the next failure */
+    _Atomic bool is_alone;   /* no worker is asked in this pass any more */
+    uint64_t alone_until;    /* nor before the item with this sequence */
+    uint32_t penalty;        /* items to be made here after the next failure */
+    uint32_t n_asking;       /* runners that ask, or are about to */
+    uint32_t n_waiting_pull; /* runners that ask workers, and wait to pull */
     uint32_t n_in_hand;
     uint64_t n_published, n_redone, stall_ns, tried_ns;
     uint64_t mean_gap_ns; /* between items published */
@@ -492,8 +494,10 @@ int stg_remote_part_init(struct stg_stage *stage, struct stg_err *err);
 void stg_remote_part_finish(struct stg_stage *stage);
 
 /* Waits until a worker shall be asked, or the pass is over. False: the stage stops.
- * Takes the lock itself. */
+ * Takes the lock itself. The runner counts as asking until stg_remote_make or
+ * stg_remote_leave. */
 bool stg_remote_wait(struct stg_stage *stage);
+void stg_remote_leave(struct stg_stage *stage);
 
 /* Asks for the item of `work`, into its extent. False: no worker gave it. */
 bool stg_remote_make(struct stg_stage *stage, struct stg_remote_lane *lane,

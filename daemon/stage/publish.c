@@ -218,13 +218,16 @@ static bool is_worth_waking(const struct stg_runners *runners)
     return runners->mean_busy_ns >= WORTH_WAKING_NS;
 }
 
-/* What workers make keeps no runner from pulling. */
+/* What workers make keeps no runner from pulling. A runner that asks workers goes first:
+ * it only finds a place, and its worker has nothing to do meanwhile. */
 static bool may_pull(const struct stg_stage *stage, bool is_remote)
 {
     const struct stg_runners *runners = &stage->runners;
-    return !runners->is_pulling && !runners->redo.is_on &&
-           (is_remote || stage->counts.n_in_hand == runners->remote.n_in_hand ||
-            is_worth_waking(runners));
+    if (runners->is_pulling || runners->redo.is_on)
+        return false;
+    return is_remote || (runners->remote.n_waiting_pull == 0 &&
+                         (stage->counts.n_in_hand == runners->remote.n_in_hand ||
+                          is_worth_waking(runners)));
 }
 
 bool stg_pull_take(struct stg_stage *stage, bool is_remote, uint64_t *ret_pass)
@@ -241,7 +244,9 @@ bool stg_pull_take(struct stg_stage *stage, bool is_remote, uint64_t *ret_pass)
         if (ok)
             break;
         runners->n_waiting_pull++;
+        runners->remote.n_waiting_pull += is_remote;
         stg_stage_wait(stage, &runners->pull, pause ? until : 0, STG_SPAN_WAIT_PULL);
+        runners->remote.n_waiting_pull -= is_remote;
         runners->n_waiting_pull--;
     }
     if (ok) {
@@ -257,7 +262,8 @@ void stg_pull_pass_on(struct stg_stage *stage, bool leaves)
     struct stg_runners *runners = &stage->runners;
     if (runners->n_waiting_pull > 0 && !runners->is_pulling &&
         (leaves || is_worth_waking(runners)))
-        stage->effects.wake |= STG_WAKE_PULL;
+        stage->effects.wake |=
+            runners->remote.n_waiting_pull > 0 ? STG_WAKE_PULL_ALL : STG_WAKE_PULL;
 }
 
 /* ---- ignored items ---- */

@@ -10,7 +10,7 @@
 #include "daemon/stage/priv.h"
 
 /* While none is to be asked, a runner looks this often. */
-#define LOOK_NS UINT64_C(5000000)
+#define LOOK_NS UINT64_C(2000000)
 /* Where answers take too long, one is tried this often. */
 #define TRY_NS UINT64_C(2000000000)
 
@@ -49,7 +49,7 @@ static bool may_ask(struct stg_stage *stage)
            stage->boundary.partition == NULL && !stage->boundary.has_trial &&
            stage->start.state != STG_START_PENDING &&
            (stage->staged->remote.mode == STG_SMART_STAGE_ON || helps(stage)) &&
-           stg_remote_ready(remote->workers);
+           stg_remote_ready(remote->workers, remote->n_asking);
 }
 
 bool stg_remote_wait(struct stg_stage *stage)
@@ -59,6 +59,7 @@ bool stg_remote_wait(struct stg_stage *stage)
         stg_stage_wait(stage, &stage->runners.remote.may_ask, stg_now_ns() + LOOK_NS,
                        STG_SPAN_WAIT_PULL);
     bool go_on = !stage->stop.is_on;
+    stage->runners.remote.n_asking++;
     stg_stage_commit(stage);
     return go_on;
 }
@@ -79,10 +80,11 @@ static bool is_void(void *owner)
     return is;
 }
 
-/* The time for which its turn had come. */
-static void count_stall(struct stg_stage *stage, uint64_t sequence, uint64_t began_ns)
+/* Counts the time for which its turn had come. */
+static void end_asking(struct stg_stage *stage, uint64_t sequence, uint64_t began_ns)
 {
     pthread_mutex_lock(&stage->lock);
+    stage->runners.remote.n_asking--;
     uint64_t from = stage->counts.published_ns;
     from = from > began_ns ? from : began_ns;
     if (stage->pass.publish_next == sequence)
@@ -117,9 +119,16 @@ bool stg_remote_make(struct stg_stage *stage, struct stg_remote_lane *lane,
         .owner = &asked,
     };
     work->bytes = work->pulled_partition == NULL ? stg_remote_ask(lane, &wanted) : 0;
-    count_stall(stage, work->sequence, began);
+    end_asking(stage, work->sequence, began);
     work->rows = work->bytes != 0 ? ((const struct stg_batch_header *)base)->n_rows : 0;
     return work->bytes != 0;
+}
+
+void stg_remote_leave(struct stg_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    stage->runners.remote.n_asking--;
+    stg_stage_commit(stage);
 }
 
 /* ---- reports ---- */

@@ -979,6 +979,7 @@ static void make_remote(struct stg_runner *runner, uint32_t extent)
     struct stg_stage *stage = runner->stage;
     struct stg_work work = {.runner = runner, .extent = extent, .is_remote = true};
     if (!stg_pull_take(stage, true, &work.pass) || !pull(stage, &work)) {
+        stg_remote_leave(stage);
         unreserve(stage, extent);
         return;
     }

@@ -71,8 +71,10 @@ def frame(batch):
 class Worker:
     """Serves `batches`, {(pass, item): bytes}. behave(item) names what it does instead: see _Handler.answer."""
 
-    def __init__(self, batches, behave=lambda item: "good", token=None, zone=None):
+    def __init__(self, batches, behave=lambda item: "good", token=None, zone=None, most=None):
+        """most: requests at once; one more is refused with 503. None is answered before one was refused."""
         self.batches, self.behave, self.token, self.zone = batches, behave, token, zone
+        self.most, self.n_now, self.n_refused, self.full = most, 0, 0, threading.Event()
         self.asked, self.gate, self.lock = [], threading.Event(), threading.Lock()
         self.server = _Server(("127.0.0.1", 0), _Handler)
         self.server.worker = self
@@ -82,6 +84,7 @@ class Worker:
 
     def close(self):
         self.gate.set()
+        self.full.set()
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -115,7 +118,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         parts = self.path.split("?")[0].split("/")
         item = (int(parts[-2]), int(parts[-1]))
         with worker.lock:
-            worker.asked.append(item)
+            refused = worker.most is not None and worker.n_now >= worker.most
+            worker.n_refused += refused
+            worker.n_now += 1
+            worker.asked += [] if refused else [item]
+        try:
+            self.serve(worker, item, refused)
+        finally:
+            with worker.lock:
+                worker.n_now -= 1
+
+    def serve(self, worker, item, refused):
+        if refused:
+            worker.full.set()
+            self.reply(503, b"the queue is full", Retry_After="30", Connection="close")
+            return
+        if worker.most is not None:
+            worker.full.wait(20)
         if worker.token and self.headers.get("Authorization") != f"Bearer {worker.token}":
             self.reply(401, b"wrong token")
             return

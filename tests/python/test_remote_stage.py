@@ -212,6 +212,19 @@ class Trouble(Remote):
         self.run_with(worker, token_file="/nowhere/token")
         self.assertEqual(worker.asked, [])
 
+    def test_a_worker_with_a_full_queue_gets_fewer_requests_and_is_not_away(self):
+        worker = self.serve(self.served, most=2)
+        shown = []
+
+        def begun(n):
+            if n == len(self.local):
+                shown.append(self.status()["remote"])
+
+        self.run_with(worker, begun=begun, max_requests=6)
+        self.assertGreater(worker.n_refused, 0)
+        self.assertIn(" 0 failed", shown[0])
+        self.assertGreater(len(worker.asked), len(self.local) // 3)
+
     def test_bytes_are_bounded(self):
         worker = self.serve(self.served)
         self.run_with(worker, max_bytes_per_s=1, max_requests=1)
