@@ -12,16 +12,10 @@
  * interpolated between four pixels.
  *
  * Also the complete pipeline: files, read_file, the same chain in a map, batches of 50.
- *
- * STAGER_BENCH_IMAGES names a folder of JPEG files; without it the benchmark makes them:
- * 500 x 375, quality 93.
  */
-#include <dirent.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jpeglib.h>
 
@@ -29,98 +23,13 @@
 #include "daemon/dataset/dataset.h"
 #include "proto/load.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/workers/photographs.h"
 #include "tests/ops/fixture.h"
-
-#define MAX_FILES 1000
-#define N_MADE 100
-#define MADE_WIDTH 500
-#define MADE_HEIGHT 375
 
 #define CHAIN                                                                            \
     "b = random_flip(a) seed=2\n"                                                        \
     "c = normalize_image(b) mean=[123.675, 116.28, 103.53] std=[58.395, 57.12, 57.375]"  \
     "\nfeature c = c\n"
-
-struct file {
-    unsigned char *data;
-    unsigned long bytes;
-};
-
-static struct file files[MAX_FILES];
-static size_t n_files;
-
-/* ---- photographs ---- */
-
-static void load(const char *folder, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    FILE *from = fopen(path, "rb");
-    struct file *file = &files[n_files];
-    if (from == NULL || fseek(from, 0, SEEK_END) != 0)
-        bench_die("%s: cannot be read", path);
-    file->bytes = (unsigned long)ftell(from);
-    file->data = malloc(file->bytes + 1);
-    rewind(from);
-    if (file->data == NULL || fread(file->data, 1, file->bytes, from) != file->bytes)
-        bench_die("%s: cannot be read", path);
-    fclose(from);
-    n_files++;
-}
-
-static void load_folder(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    if (dir == NULL)
-        bench_die("%s: cannot be read", folder);
-    struct dirent *entry;
-    while ((entry = readdir(dir)) != NULL && n_files < MAX_FILES) {
-        const char *dot = strrchr(entry->d_name, '.');
-        if (dot != NULL && (strcmp(dot, ".jpg") == 0 || strcmp(dot, ".jpeg") == 0))
-            load(folder, entry->d_name);
-    }
-    closedir(dir);
-    if (n_files == 0)
-        bench_die("%s: has no .jpg", folder);
-}
-
-/* Waves, edges and some noise. */
-static void make_row(unsigned image, unsigned y, unsigned *noise, JSAMPLE *row)
-{
-    double a = 0.01 + image % 7 * 0.02, b = 0.03 + image % 5 * 0.01;
-    for (unsigned x = 0; x < MADE_WIDTH; x++) {
-        for (unsigned c = 0; c < 3; c++) {
-            *noise = *noise * 1664525 + 1013904223;
-            double wave = sin(a * x + b * y * (c + 1)), edge = sin(b * (x - 1.0 * y)) > 0;
-            row[3 * x + c] = (JSAMPLE)(110 + 60 * wave + 40 * edge + (*noise >> 28));
-        }
-    }
-}
-
-static void make(unsigned image)
-{
-    struct jpeg_compress_struct c;
-    struct jpeg_error_mgr errors;
-    struct file *file = &files[n_files++];
-    JSAMPLE row[MADE_WIDTH * 3], *rows[1] = {row};
-    unsigned noise = image;
-    c.err = jpeg_std_error(&errors);
-    jpeg_create_compress(&c);
-    jpeg_mem_dest(&c, &file->data, &file->bytes);
-    c.image_width = MADE_WIDTH;
-    c.image_height = MADE_HEIGHT;
-    c.input_components = 3;
-    c.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&c);
-    jpeg_set_quality(&c, 93, TRUE);
-    jpeg_start_compress(&c, TRUE);
-    while (c.next_scanline < c.image_height) {
-        make_row(image, c.next_scanline, &noise, row);
-        jpeg_write_scanlines(&c, rows, 1);
-    }
-    jpeg_finish_compress(&c);
-    jpeg_destroy_compress(&c);
-}
 
 /* ---- whole images ---- */
 
@@ -144,7 +53,7 @@ static void decoder_finish(struct decoder *decoder)
     free(decoder->pixels);
 }
 
-static void decode(struct decoder *decoder, const struct file *file,
+static void decode(struct decoder *decoder, const struct photograph *file,
                    struct stg_tensor *ret)
 {
     struct jpeg_decompress_struct *c = &decoder->c;
@@ -180,7 +89,7 @@ struct contestant {
     struct fixture fx;
     struct stg_graph *graph;
     struct stg_run *run;
-    uint64_t best_ns[MAX_FILES];
+    uint64_t best_ns[MAX_PHOTOGRAPHS];
     double images_per_s;
 };
 
@@ -205,17 +114,17 @@ static void contestant_finish(struct contestant *c)
 
 static void run_image(struct contestant *c, struct decoder *decoder, size_t i)
 {
-    int64_t offsets[2] = {0, (int64_t)files[i].bytes};
+    int64_t offsets[2] = {0, (int64_t)photographs[i].bytes};
     struct stg_tensor feed = {.dtype = STAGER_STRING,
-                              .data = files[i].data,
-                              .data_bytes = files[i].bytes,
+                              .data = photographs[i].data,
+                              .data_bytes = photographs[i].bytes,
                               .begin = offsets,
                               .end = offsets + 1};
     struct stg_key key = {.index = i};
     struct stg_tensor output;
     struct stg_err err = {0};
     if (c->decodes)
-        decode(decoder, &files[i], &feed);
+        decode(decoder, &photographs[i], &feed);
     if (c->text != NULL && stg_run_exec(c->run, &feed, &key, NULL, &output, &err) < 0)
         bench_die("%s", err.text);
 }
@@ -223,7 +132,7 @@ static void run_image(struct contestant *c, struct decoder *decoder, size_t i)
 /* The same window of each image every time. */
 static void run_round(struct contestant *all, size_t n, struct decoder *decoder)
 {
-    for (size_t i = 0; i < n_files; i++) {
+    for (size_t i = 0; i < n_photographs; i++) {
         for (size_t k = 0; k < n; k++) {
             uint64_t began = stg_thread_cpu_ns();
             run_image(&all[k], decoder, i);
@@ -236,9 +145,9 @@ static void run_round(struct contestant *all, size_t n, struct decoder *decoder)
 static void measure(struct contestant *c)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < n_files; i++)
+    for (size_t i = 0; i < n_photographs; i++)
         sum += c->best_ns[i];
-    c->images_per_s = (double)n_files * 1e9 / (double)sum;
+    c->images_per_s = (double)n_photographs * 1e9 / (double)sum;
 }
 
 /* ---- a pipeline ---- */
@@ -301,22 +210,10 @@ static double best_pipeline(const char *folder, double seconds)
 /* The generated images, in a temporary folder. */
 static double best_pipeline_of_made(double seconds)
 {
-    char folder[] = "/tmp/stg-jpeg-XXXXXX", path[64];
-    if (mkdtemp(folder) == NULL)
-        bench_die("no folder in /tmp");
-    for (size_t i = 0; i < n_files; i++) {
-        snprintf(path, sizeof(path), "%s/%zu.jpg", folder, i);
-        FILE *to = fopen(path, "wb");
-        if (to == NULL || fwrite(files[i].data, 1, files[i].bytes, to) != files[i].bytes)
-            bench_die("%s: cannot be written", path);
-        fclose(to);
-    }
+    char folder[] = "/tmp/stg-jpeg-XXXXXX";
+    photographs_write(folder);
     double best = best_pipeline(folder, seconds);
-    for (size_t i = 0; i < n_files; i++) {
-        snprintf(path, sizeof(path), "%s/%zu.jpg", folder, i);
-        unlink(path);
-    }
-    rmdir(folder);
+    photographs_remove(folder);
     return best;
 }
 
@@ -343,7 +240,7 @@ static void tell(const struct contestant *all, size_t n, double piped,
                "\"ratio\": %.3f, \"dct_scaling_ratio\": %.3f, "
                "\"antialias_ratio\": %.3f, \"validation_ratio\": %.3f, "
                "\"validation_antialias_ratio\": %.3f}\n",
-               n_files, all[OURS].images_per_s, all[ALL].images_per_s,
+               n_photographs, all[OURS].images_per_s, all[ALL].images_per_s,
                all[DECODED].images_per_s, all[DCT].images_per_s, piped,
                all[ANTIALIAS].images_per_s, all[MIDDLE].images_per_s,
                over(all, OURS, ALL), over(all, DCT, ALL), over(all, ANTIALIAS, OURS),
@@ -357,11 +254,7 @@ int main(int argc, char **argv)
                         "Photographs to normalized random crops of 224 x 224. "
                         "STAGER_BENCH_IMAGES: a folder of .jpg.",
                         &options);
-    const char *folder = getenv("STAGER_BENCH_IMAGES");
-    if (folder != NULL)
-        load_folder(folder);
-    for (unsigned i = 0; folder == NULL && i < N_MADE; i++)
-        make(i);
+    const char *folder = photographs_create();
     static struct contestant all[] = {
         {.name = "ours",
          .text = "element f string []\n"
@@ -405,12 +298,11 @@ int main(int argc, char **argv)
         measure(&all[i]);
     double piped = folder != NULL ? best_pipeline(folder, options.seconds / 4)
                                   : best_pipeline_of_made(options.seconds / 4);
-    printf("%zu images, %s\n", n_files, folder != NULL ? folder : "made");
+    printf("%zu images, %s\n", n_photographs, folder != NULL ? folder : "made");
     tell(all, n, piped, &options);
     for (size_t i = 0; i < n; i++)
         contestant_finish(&all[i]);
     decoder_finish(&decoder);
-    for (size_t i = 0; i < n_files; i++)
-        free(files[i].data);
+    photographs_destroy();
     return 0;
 }

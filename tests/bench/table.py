@@ -33,7 +33,8 @@ PROGRAM, SCRIPT = (3, 2), (1, 10)
 LENGTHS = {"bench_commit": (3, 6), "bench_handoff": (3, 3), "bench_interference": (1, 12), "bench_interleave": (3, 4),
            "bench_interleave_auto": (1, 100), "bench_overlap": (1, 12), "bench_tune": (1, 60), "bench_sharing": (1, 10),
            "bench_tfrecord": (3, 3), "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
-           "interleave_tensorflow": (1, 9), "parquet_pyarrow": (1, 24), "arrow_datasets": (1, 30)}
+           "interleave_tensorflow": (1, 9), "parquet_pyarrow": (1, 24), "arrow_datasets": (1, 30),
+           "bench_remote_stage": (3, 30)}
 
 # The rows of the first table, if their benchmark was run: name, figure, goal, description.
 GOALS = [
@@ -88,6 +89,8 @@ GOALS = [
      "64 objects that take 50 ms to the first byte, 100 MB/s a connection: 16 at once over one at a time"),
     ("bench_remote", "ratio_of_possible", 0.9, "the same over 16 connections, or over the parser where that is slower"),
     ("bench_remote", "ratio_stalled", 0.9, "`deterministic: false` with one object that never comes, over none"),
+    ("bench_remote_stage", "ratio", 0.9,
+     "photographs by a stagerd on one CPU and a worker on another, batches per second over the sum of each alone"),
     ("bench_commit", "ratio", 0.98,
      "steps of 1 ms of a trainer that commits every 100 batches, over one that commits nothing"),
     ("bench_metrics", "p50_ms", None,
