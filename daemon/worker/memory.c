@@ -27,9 +27,9 @@ struct slot {
 
 struct stg_worker_memory {
     uint64_t most_bytes;
-    unsigned n_kept;
+    unsigned n_retained;
     pthread_mutex_t lock; /* guards what follows, but for the bytes of slots in use */
-    uint64_t used_bytes;  /* reserved, in use, and kept */
+    uint64_t used_bytes;  /* reserved, in use, and retained */
     uint64_t n_turns;
     struct slot slots[STG_WORKER_SLOTS];
 };
@@ -111,7 +111,7 @@ static struct slot *find_oldest(struct stg_worker_memory *memory, bool has_pages
     return best;
 }
 
-static unsigned count_kept(const struct stg_worker_memory *memory)
+static unsigned count_retained(const struct stg_worker_memory *memory)
 {
     unsigned n = 0;
     for (size_t i = 0; i < STG_WORKER_SLOTS; i++)
@@ -125,7 +125,7 @@ static void set_free(struct stg_worker_memory *memory, struct slot *slot)
     slot->use = FREE;
     slot->turn = ++memory->n_turns;
     count(memory, slot, held_bytes(slot));
-    if (count_kept(memory) > memory->n_kept)
+    if (count_retained(memory) > memory->n_retained)
         give_pages_back(memory, find_oldest(memory, true));
 }
 
@@ -219,14 +219,14 @@ void stg_worker_memory_restart(struct stg_worker_memory *memory)
 
 /* ---- life ---- */
 
-int stg_worker_memory_create(uint64_t most_bytes, unsigned n_kept,
+int stg_worker_memory_create(uint64_t most_bytes, unsigned n_retained,
                              struct stg_worker_memory **ret, struct stg_err *err)
 {
     struct stg_worker_memory *memory = calloc(1, sizeof(*memory));
     if (memory == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     memory->most_bytes = most_bytes;
-    memory->n_kept = n_kept;
+    memory->n_retained = n_retained;
     pthread_mutex_init(&memory->lock, NULL);
     *ret = memory;
     return 0;

@@ -17,8 +17,8 @@
 
 struct stg_worker_memory;
 
-/* n_kept: so many free slots keep their pages. RESOURCE_EXHAUSTED. */
-int stg_worker_memory_create(uint64_t most_bytes, unsigned n_kept,
+/* n_retained: so many free slots keep their pages. RESOURCE_EXHAUSTED. */
+int stg_worker_memory_create(uint64_t most_bytes, unsigned n_retained,
                              struct stg_worker_memory **ret, struct stg_err *err);
 void stg_worker_memory_destroy(struct stg_worker_memory *memory); /* NULL is allowed */
 

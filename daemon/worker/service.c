@@ -23,7 +23,7 @@
 
 #define QUEUED_PER_THREAD 4
 /* Free memory of answers that is not given back. */
-#define KEPT_PER_THREAD 4
+#define RETAINED_PER_THREAD 4
 /* How often others may go before the first request of the queue. */
 #define MAX_PASSED 8
 /* Datasets that are open at once, beside one for each thread: requests of several hosts
@@ -776,8 +776,9 @@ int stg_worker_create(const struct stg_worker_config *config,
     pthread_cond_init(&service->asked, NULL);
     int n = getgroups(STG_MAX_GROUPS, service->groups);
     service->n_groups = n > 0 ? (size_t)n : 0;
-    int rc = stg_worker_memory_create(
-        config->memory_bytes, KEPT_PER_THREAD * config->n_threads, &service->memory, err);
+    int rc = stg_worker_memory_create(config->memory_bytes,
+                                      RETAINED_PER_THREAD * config->n_threads,
+                                      &service->memory, err);
     for (size_t i = 0; rc == 0 && i < config->n_pipelines; i++)
         rc = open_pipeline(service, &service->pipelines[i], config->pipelines[i],
                            config->memory_bytes / 4, err);
