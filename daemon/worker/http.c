@@ -410,6 +410,8 @@ int stg_worker_http_create(const struct stg_worker_http_config *config,
     if (http == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     http->config = *config;
+    http->next_id =
+        stg_now_ns(); /* no request has the number of one of an earlier process */
     bool has_tls = config->certificate != NULL;
     struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)config->certificate},

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "daemon/host/cpus.h"
 #include "daemon/host/helper.h"
@@ -23,6 +25,9 @@
 #define SOCKET_BYTES (1 << 20)
 #define ZONE_BYTES 64
 #define LEAST_BYTES (UINT64_C(64) << 20)
+/* A stager-worker that was killed is started again, so often in so much time. */
+#define MAX_RESTARTS 5
+#define RESTARTS_NS UINT64_C(60000000000)
 
 struct worker {
     struct stg_definition *pipelines[STG_WORKER_MAX_PIPELINES];
@@ -30,6 +35,9 @@ struct worker {
     struct stg_worker_service *service;
     int fd, signals;
     pid_t pid; /* of stager-worker; 0: none */
+    bool drains;
+    uint64_t restarts_ns[MAX_RESTARTS]; /* when each was, in turns */
+    unsigned n_restarts;
 };
 
 /* ---- pipelines ---- */
@@ -167,11 +175,52 @@ static void on_signal(struct worker *worker)
     if (read(worker->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
     stg_log(STG_LOG_INFO, "worker: draining");
+    worker->drains = true;
     stg_worker_send(worker->fd, &drain, "", -1);
 }
 
-static int serve(struct worker *worker, struct stg_err *err)
+/* Returns whether stager-worker was killed and may be started again. */
+static bool reap(struct worker *worker, int *ret_status)
 {
+    uint64_t now = stg_now_ns(), *oldest;
+    pid_t ended = waitpid(worker->pid, ret_status, 0);
+    if (ended != worker->pid)
+        *ret_status = -1;
+    worker->pid = 0;
+    oldest = &worker->restarts_ns[worker->n_restarts % MAX_RESTARTS];
+    if (ended < 0 || !WIFSIGNALED(*ret_status) || worker->drains ||
+        (*oldest != 0 && now - *oldest < RESTARTS_NS))
+        return false;
+    *oldest = now;
+    worker->n_restarts++;
+    stg_log(STG_LOG_ERROR,
+            "worker: stager-worker was killed by signal %d: it is started "
+            "again, and clients ask again",
+            WTERMSIG(*ret_status));
+    return true;
+}
+
+/* The threads of the service send to the same number. */
+static int restart(struct worker *worker, const struct stg_worker_options *options,
+                   struct stg_err *err)
+{
+    int number = worker->fd;
+    int rc = start_http(worker, options, err);
+    if (rc == 0 && dup3(worker->fd, number, O_CLOEXEC) < 0)
+        rc = stg_err(err, -STAGER_INTERNAL, "dup3: %s", strerror(errno));
+    if (worker->fd != number)
+        close(worker->fd);
+    worker->fd = number;
+    if (rc == 0)
+        stg_worker_restart(worker->service);
+    return rc;
+}
+
+/* Until stager-worker has ended, and is not started again. */
+static int serve(struct worker *worker, const struct stg_worker_options *options,
+                 struct stg_err *err)
+{
+    int status, rc;
     for (;;) {
         struct pollfd fds[] = {{.fd = worker->signals, .events = POLLIN},
                                {.fd = worker->fd, .events = POLLIN}};
@@ -179,17 +228,16 @@ static int serve(struct worker *worker, struct stg_err *err)
             return stg_err(err, -STAGER_INTERNAL, "poll: %s", strerror(errno));
         if (fds[0].revents != 0)
             on_signal(worker);
-        if (fds[1].revents != 0 && !take_one(worker))
-            return 0;
+        if (fds[1].revents == 0 || take_one(worker))
+            continue;
+        if (!reap(worker, &status))
+            return status == 0 ? 0
+                               : stg_err(err, -STAGER_UNAVAILABLE,
+                                         "stager-worker has ended: its message is above");
+        rc = restart(worker, options, err);
+        if (rc < 0)
+            return rc;
     }
-}
-
-/* Returns whether stager-worker ended in order. */
-static bool reap(struct worker *worker)
-{
-    int status = 0;
-    pid_t ended = waitpid(worker->pid, &status, 0);
-    return ended == worker->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 static void finish(struct worker *worker)
@@ -234,14 +282,8 @@ int stg_worker_run(const struct stg_worker_options *options, struct stg_err *err
     struct worker worker = {.fd = -1, .signals = -1};
     int rc = start(&worker, options, err);
     if (rc == 0)
-        rc = serve(&worker, err);
+        rc = serve(&worker, options, err);
     stg_worker_destroy(worker.service);
-    if (rc == 0) {
-        if (!reap(&worker))
-            rc = stg_err(err, -STAGER_UNAVAILABLE,
-                         "stager-worker has ended: its message is above");
-        worker.pid = 0;
-    }
     finish(&worker);
     return rc;
 }

@@ -757,6 +757,12 @@ static void hello(const struct stg_worker_service *service)
     stg_worker_send(service->config.fd, &message, text, -1);
 }
 
+void stg_worker_restart(struct stg_worker_service *service)
+{
+    stg_worker_memory_restart(service->memory);
+    hello(service);
+}
+
 int stg_worker_create(const struct stg_worker_config *config,
                       struct stg_worker_service **ret, struct stg_err *err)
 {

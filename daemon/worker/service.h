@@ -37,6 +37,10 @@ int stg_worker_create(const struct stg_worker_config *config,
 void stg_worker_take(struct stg_worker_service *service,
                      const struct stg_worker_ask *ask);
 
+/* Another stager-worker is at the other end of the socket: it gets what the first one got
+ * at the start, and answers to that one's requests are over. */
+void stg_worker_restart(struct stg_worker_service *service);
+
 /* Sends a message; with fd >= 0 a descriptor. Any thread. */
 void stg_worker_send(int socket, struct stg_worker_answer *answer, const char *text,
                      int fd);

@@ -271,6 +271,40 @@ def check_connection(worker, digest):
     connection.close()
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def check_kills(worker, digest):
+    """stager-worker is killed while requests run: they are asked again, and no batch is wrong."""
+    path = f"/v1/batches/{digest}"
+
+    def insist(index):
+        until = time.monotonic() + 60 * SLOW
+        while time.monotonic() < until:
+            try:
+                status, _, body = worker.get(f"{path}/0/{index}")
+            except (OSError, http.client.HTTPException):
+                status = 0
+            if status == 200:
+                return tensors(frames(body)[0])[1] == expected(index)
+            time.sleep(0.01)
+        return False
+
+    for _ in range(5):
+        (http_pid,) = children(worker.process.pid)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            got = pool.map(insist, range(40))
+            os.kill(http_pid, signal.SIGKILL)
+            check(all(got), "the batches of a worker whose stager-worker is killed")
+    log = open(worker.log, encoding="utf-8").read()
+    check(log.count("stager-worker was killed by signal 9: it is started again") == 5, log)
+    os.kill(children(worker.process.pid)[0], signal.SIGKILL)
+    check(worker.process.wait(60 * SLOW) == 1, "one kill too many ends the worker")
+    check("stager-worker has ended" in open(worker.log, encoding="utf-8").read(), "and says so")
+
+
 def check_refusals(worker, digest):
     path = f"/v1/batches/{digest}"
     for token in (None, "x", TOKEN[:-1], TOKEN + "x", TOKEN[:-1] + "4"):
@@ -306,14 +340,18 @@ def refused(build, folder, text, part, *options):
     check(got.returncode == 1 and part in got.stderr, f"{got.returncode}: {got.stderr}")
 
 
+def write_data(folder):
+    for k, (first, last) in enumerate(((0, 400), (400, N))):
+        with open(os.path.join(folder, f"{k}.csv"), "w", encoding="utf-8") as file:
+            file.writelines(f"{r * 7},{r % 13}\n" for r in range(first, last))
+
+
 def main(build):
     folder = tempfile.mkdtemp(prefix="stg-worker-")
     try:
         data = os.path.join(folder, "data")
         os.mkdir(data)
-        for k, (first, last) in enumerate(((0, 400), (400, N))):
-            with open(os.path.join(data, f"{k}.csv"), "w", encoding="utf-8") as file:
-                file.writelines(f"{r * 7},{r % 13}\n" for r in range(first, last))
+        write_data(data)
         text = ROWS.replace("DIR", folder)
         pipeline = os.path.join(folder, "rows.yaml")
         token = os.path.join(folder, "token")
@@ -350,6 +388,11 @@ def main(build):
             status, _, body = worker.get(f"/v1/batches/{digest}/6/0")
             check(status == 409 and b"have changed" in body, f"other data: {status} {body}")
             end(worker)
+        shutil.rmtree(data)
+        os.mkdir(data)
+        write_data(data)
+        with Worker(build, folder, [pipeline]) as worker:
+            check_kills(worker, worker.wait())
         openssl = shutil.which("openssl")
         if openssl:
             key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
