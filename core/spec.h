@@ -132,8 +132,9 @@ struct stg_feed {
 /* Stage workers on other machines (staged.remote). */
 struct stg_remote_workers {
     const char *const *urls;
-    size_t n_urls; /* 0: there are none */
-    enum stg_smart_stage mode;
+    size_t n_urls;
+    const char *workers_file;                /* more URLs; NULL: not set */
+    enum stg_smart_stage mode;               /* OFF where neither is set */
     uint32_t max_requests;                   /* at once */
     uint64_t max_bytes_per_s;                /* 0: no limit */
     const char *token_file, *ca_file, *zone; /* NULL: not set */

@@ -579,18 +579,21 @@ static int remote_convert(const Stager__StageRemote *from, struct stg_remote_wor
 {
     if (from == NULL)
         return 0;
+    bool has_workers = from->n_workers > 0 || from->workers_file != NULL;
     if (protobuf_c_enum_descriptor_get_value(&stager__smart_stage__descriptor,
                                              from->mode) == NULL)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "remote.mode %d is not known to this release", from->mode);
-    *ret = (struct stg_remote_workers){.urls = (const char *const *)from->workers,
-                                       .n_urls = from->n_workers,
-                                       .mode = (enum stg_smart_stage)from->mode,
-                                       .max_requests = from->max_requests,
-                                       .max_bytes_per_s = from->max_bytes_per_s,
-                                       .token_file = from->token_file,
-                                       .ca_file = from->ca_file,
-                                       .zone = from->zone};
+    *ret = (struct stg_remote_workers){
+        .urls = (const char *const *)from->workers,
+        .n_urls = from->n_workers,
+        .workers_file = from->workers_file,
+        .mode = has_workers ? (enum stg_smart_stage)from->mode : STG_SMART_STAGE_OFF,
+        .max_requests = from->max_requests,
+        .max_bytes_per_s = from->max_bytes_per_s,
+        .token_file = from->token_file,
+        .ca_file = from->ca_file,
+        .zone = from->zone};
     return 0;
 }
 

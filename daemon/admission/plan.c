@@ -145,9 +145,7 @@ static void find_demand(const struct stg_plan_asked *asked, struct demand *ret)
         .capacity = staged->capacity != 0 ? staged->capacity : MAX_AUTO_CAPACITY,
         .num_threads = staged->num_threads != 0 ? staged->num_threads : most_threads(),
         .num_remote =
-            staged->remote.n_urls > 0 && staged->remote.mode != STG_SMART_STAGE_OFF
-                ? staged->remote.max_requests
-                : 0,
+            staged->remote.mode != STG_SMART_STAGE_OFF ? staged->remote.max_requests : 0,
         .max_in_flight = asked->max_in_flight,
     };
     count_extents(n);

@@ -157,7 +157,7 @@ static int check_division(const struct stg_pipeline_spec *spec, struct stg_err *
 static int check_remote(const struct stg_definition *definition, struct stg_err *err)
 {
     const struct stg_remote_workers *remote = &definition->spec->staged.remote;
-    if (remote->n_urls == 0 || remote->mode == STG_SMART_STAGE_OFF)
+    if (remote->mode == STG_SMART_STAGE_OFF)
         return 0;
     int rc = stg_remote_check(remote, err);
     if (rc < 0)

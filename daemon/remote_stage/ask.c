@@ -179,16 +179,16 @@ static bool set_options(struct exchange *exchange)
         stg_remote_worker(exchange->lane->remote, exchange->worker);
     const struct stg_remote_wanted *wanted = exchange->lane->wanted;
     char url[1024];
-    size_t n = strlen(end->url);
+    size_t n = strlen(end->at.url);
     n = (size_t)snprintf(
         url, sizeof(url),
         "%s%sv1/batches/%s/%" PRIu64 "/%" PRIu64 "?epoch=%" PRIu64 "&index=%" PRIu64,
-        end->url, n > 0 && end->url[n - 1] == '/' ? "" : "/", wanted->digest,
+        end->at.url, n > 0 && end->at.url[n - 1] == '/' ? "" : "/", wanted->digest,
         wanted->pass, wanted->item, wanted->epoch, wanted->index);
     if (wanted->deal.n_hosts > 0)
         snprintf(url + n, sizeof(url) - n, "&host=%u&hosts=%u&begin=%" PRIu64,
                  wanted->deal.host, wanted->deal.n_hosts, wanted->deal_first);
-    exchange->to = curl_slist_append(NULL, end->connect);
+    exchange->to = curl_slist_append(NULL, end->at.connect);
     return exchange->to != NULL && SET(CURLOPT_URL, url) &&
            SET(CURLOPT_CONNECT_TO, exchange->to) && SET(CURLOPT_NOSIGNAL, 1l) &&
            SET(CURLOPT_NOPROGRESS, 1l) && SET(CURLOPT_PROXY, "") &&

@@ -11,6 +11,7 @@
 #include "daemon/remote_stage/remote.h"
 
 #define STG_MAX_WORKERS 64u
+#define STG_WORKER_URL_BYTES 513u
 #define STG_FRAME_BYTES 64u /* in front of a batch, which begins at a multiple of it */
 
 /* What an attempt came to. */
@@ -23,25 +24,43 @@ enum stg_outcome {
     STG_OUTCOME_GARBAGE  /* never again */
 };
 
-struct stg_worker_end {
-    const char *url;   /* of the pipeline file */
+/* What a lookup found. */
+struct stg_worker_address {
+    char url[STG_WORKER_URL_BYTES];
     char address[64];  /* numeric */
     char connect[640]; /* CURLOPT_CONNECT_TO */
     char shown[384];
-    bool is_out;         /* it has sent garbage */
-    uint64_t until_ns;   /* it is not asked before */
-    unsigned n_failed;   /* in a row */
-    unsigned n_asked;    /* requests in progress */
-    unsigned most_asked; /* so many at once; 0: not known */
-    unsigned n_good;     /* answers since that changed */
-    unsigned fits;       /* requests at once that its CPUs are busy with; 0: not known */
-    int zone;            /* 1: that of the pipeline; -1: another; 0: not known */
+};
+
+struct stg_worker_list {
+    struct stg_worker_address each[STG_MAX_WORKERS];
+    int n;
+    bool has_more;
+};
+
+/* Adds the addresses that the URL's host has now. Blocks, for as long as the resolver of
+ * the C library does. UNAVAILABLE: the name cannot be looked up now. Writes into *err
+ * what it leaves out, with success too. */
+int stg_worker_list_add(struct stg_worker_list *list, const char *url, bool may_loop,
+                        struct stg_err *err);
+
+struct stg_worker_end {
+    struct stg_worker_address at; /* while a request is in progress, it stays */
+    bool is_listed;               /* the last look found it */
+    bool is_out;                  /* it has sent garbage */
+    uint64_t until_ns;            /* it is not asked before */
+    unsigned n_failed;            /* in a row */
+    unsigned n_asked;             /* requests in progress */
+    unsigned most_asked;          /* so many at once; 0: not known */
+    unsigned n_good;              /* answers since that changed */
+    unsigned fits; /* requests at once that its CPUs are busy with; 0: not known */
+    int zone;      /* 1: that of the pipeline; -1: another; 0: not known */
     uint64_t logged_ns;
     char why[192];
 };
 
 /* Returns a worker to ask, that is not in `tried` (a bit each), or -1. Counts it as
- * asked: stg_remote_note ends that. Resolves names where none can be asked: may wait. */
+ * asked: stg_remote_note ends that. */
 int stg_remote_choose(struct stg_remote *remote, uint64_t tried);
 
 /* Returns whether a worker that is not in `tried` can be asked once it has answered

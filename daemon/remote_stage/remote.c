@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/remote_stage/remote.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +9,17 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "daemon/remote_stage/priv.h"
-#include "daemon/storage/confine.h"
-#include "daemon/storage/http/attempt.h"
 #include "daemon/storage/http/libraries.h"
 #include "daemon/storage/http/store.h"
-#include "daemon/storage/http/url.h"
 #include "daemon/storage/storage.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 #define FIRST_DELAY_NS (NS_PER_S / 4)
 #define MOST_DELAY_NS (30 * NS_PER_S)
-#define RESOLVE_NS (5 * NS_PER_S)
+/* Names may have other addresses; a program that writes workers_file may write it anew.
+ */
+#define LOOK_NS (5 * NS_PER_S)
+#define LOOK_AT_FILE_NS NS_PER_S
 #define FILE_NS (5 * NS_PER_S)
 #define LOG_NS (60 * NS_PER_S)
 #define MAX_FILE_BYTES (1u << 20)
@@ -53,8 +51,8 @@ struct stg_remote {
     pthread_mutex_t lock; /* guards what follows */
     struct stg_worker_end ends[STG_MAX_WORKERS];
     int n_ends;
-    bool is_resolving;
-    uint64_t resolved_ns;
+    bool is_looking;
+    uint64_t looked_ns, warned_ns; /* 0: not yet */
     struct text token, authority;
     uint64_t paid_ns; /* max_bytes_per_s is kept when this has come */
     uint64_t latencies_ns[N_LATENCIES];
@@ -62,112 +60,10 @@ struct stg_remote {
     struct stg_remote_counts counts;
 };
 
-/* ---- URLs ---- */
-
-int stg_remote_check(const struct stg_remote_workers *workers, struct stg_err *err)
+static void warn(const struct stg_remote *remote, const char *what, const char *why)
 {
-    struct stg_url_place place;
-    for (size_t i = 0; i < workers->n_urls; i++) {
-        if (!stg_url_place(workers->urls[i], &place))
-            return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                           "remote.workers: \"%.128s\" is not the URL of a worker, such "
-                           "as http://host:9465",
-                           workers->urls[i]);
-        int rc = stg_confine_check_url(workers->urls[i], err);
-        if (rc < 0)
-            return stg_err_prefix(err, rc, "remote.workers");
-    }
-    return 0;
-}
-
-/* ---- names ---- */
-
-static bool is_known(const struct stg_remote *remote, const char *url,
-                     const char *address)
-{
-    bool found = false;
-    for (int i = 0; i < remote->n_ends; i++)
-        found |= strcmp(remote->ends[i].url, url) == 0 &&
-                 strcmp(remote->ends[i].address, address) == 0;
-    return found;
-}
-
-static void add_end(struct stg_remote *remote, const char *url,
-                    const struct stg_url_place *place, const char *address)
-{
-    pthread_mutex_lock(&remote->lock);
-    if (remote->n_ends < (int)STG_MAX_WORKERS && !is_known(remote, url, address)) {
-        bool is_6 = strchr(address, ':') != NULL;
-        struct stg_worker_end *end = &remote->ends[remote->n_ends];
-        *end = (struct stg_worker_end){.url = url};
-        snprintf(end->address, sizeof(end->address), "%s", address);
-        snprintf(end->connect, sizeof(end->connect), "%s:%s:%s%s%s:%s", place->host,
-                 place->port, is_6 ? "[" : "", address, is_6 ? "]" : "", place->port);
-        if (strcmp(place->host, address) == 0)
-            snprintf(end->shown, sizeof(end->shown), "%.300s", url);
-        else
-            snprintf(end->shown, sizeof(end->shown), "%.300s (%s)", url, address);
-        remote->n_ends++;
-    }
-    pthread_mutex_unlock(&remote->lock);
-}
-
-static void warn(const struct stg_remote *remote, const char *shown, const char *why)
-{
-    stg_log(STG_LOG_WARNING, "pipeline %s: stage worker %s: %s", remote->config.pipeline,
-            shown, why);
-}
-
-static void resolve_one(struct stg_remote *remote, const char *url, bool is_first)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    struct addrinfo *all = NULL;
-    struct stg_object object = {.loopback = remote->may_loop};
-    struct stg_url_place place;
-    char host[256], address[64], text[512];
-    if (!stg_url_place(url, &place))
-        return;
-    bool is_6 = place.host[0] == '[';
-    snprintf(host, sizeof(host), "%.*s", (int)(strlen(place.host) - 2 * is_6),
-             place.host + is_6);
-    int rc = getaddrinfo(host, place.port, &hints, &all);
-    if (rc != 0 && is_first)
-        warn(remote, url, gai_strerror(rc));
-    for (struct addrinfo *at = rc == 0 ? all : NULL; at != NULL; at = at->ai_next) {
-        if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof(address), NULL, 0,
-                        NI_NUMERICHOST) != 0)
-            continue;
-        const char *why = stg_attempt_refuses(&object, address);
-        if (why == NULL) {
-            add_end(remote, url, &place, address);
-        } else if (is_first) {
-            snprintf(text, sizeof(text), "stagerd asks no worker there: the address %s",
-                     why);
-            warn(remote, url, text);
-        }
-    }
-    if (rc == 0)
-        freeaddrinfo(all);
-}
-
-/* Names may have other addresses than before. One runner does it. */
-static void resolve(struct stg_remote *remote)
-{
-    uint64_t now = stg_now_ns();
-    pthread_mutex_lock(&remote->lock);
-    bool is_first = remote->resolved_ns == 0;
-    bool is_due =
-        !remote->is_resolving && (is_first || now - remote->resolved_ns >= RESOLVE_NS);
-    remote->is_resolving |= is_due;
-    pthread_mutex_unlock(&remote->lock);
-    if (!is_due)
-        return;
-    for (size_t i = 0; i < remote->config.workers->n_urls; i++)
-        resolve_one(remote, remote->config.workers->urls[i], is_first);
-    pthread_mutex_lock(&remote->lock);
-    remote->is_resolving = false;
-    remote->resolved_ns = stg_now_ns();
-    pthread_mutex_unlock(&remote->lock);
+    stg_log(STG_LOG_WARNING, "pipeline %s: stage worker%s%s: %s", remote->config.pipeline,
+            what[0] != '\0' ? " " : "s", what, why);
 }
 
 /* ---- files ---- */
@@ -249,11 +145,166 @@ char *stg_remote_authority(struct stg_remote *remote, char *why, size_t why_byte
                    why_bytes);
 }
 
+/* ---- addresses ---- */
+
+bool stg_remote_look_begin(struct stg_remote *remote)
+{
+    uint64_t now = stg_now_ns();
+    uint64_t pause =
+        remote->config.workers->workers_file != NULL ? LOOK_AT_FILE_NS : LOOK_NS;
+    pthread_mutex_lock(&remote->lock);
+    bool is_due = !remote->is_looking &&
+                  (remote->looked_ns == 0 || now - remote->looked_ns >= pause);
+    remote->is_looking |= is_due;
+    pthread_mutex_unlock(&remote->lock);
+    return is_due;
+}
+
+/* The lock is held. */
+static struct stg_worker_end *find_known(struct stg_remote *remote,
+                                         const struct stg_worker_address *at)
+{
+    for (int i = 0; i < remote->n_ends; i++) {
+        struct stg_worker_end *end = &remote->ends[i];
+        if (strcmp(end->at.url, at->url) == 0 &&
+            strcmp(end->at.address, at->address) == 0)
+            return end;
+    }
+    return NULL;
+}
+
+/* The lock is held. Returns the place of one that is gone, of those that have sent
+ * garbage last; NULL: there is none. */
+static struct stg_worker_end *find_gone(struct stg_remote *remote)
+{
+    struct stg_worker_end *ret = NULL;
+    for (int i = 0; i < remote->n_ends; i++) {
+        struct stg_worker_end *end = &remote->ends[i];
+        if (!end->is_listed && end->n_asked == 0 && (ret == NULL || ret->is_out))
+            ret = end;
+    }
+    return ret;
+}
+
+/* The lock is held. */
+static void make_known(struct stg_remote *remote, const struct stg_worker_address *at)
+{
+    if (find_known(remote, at) != NULL)
+        return;
+    struct stg_worker_end *end = remote->n_ends < (int)STG_MAX_WORKERS
+                                     ? &remote->ends[remote->n_ends++]
+                                     : find_gone(remote);
+    if (end != NULL)
+        *end = (struct stg_worker_end){.at = *at, .is_listed = true};
+}
+
+static int count_listed(const struct stg_remote *remote)
+{
+    int n = 0;
+    for (int i = 0; i < remote->n_ends; i++)
+        n += remote->ends[i].is_listed;
+    return n;
+}
+
+/* Those that are known first, so that none of them loses its place. */
+static void take_list(struct stg_remote *remote, const struct stg_worker_list *list)
+{
+    pthread_mutex_lock(&remote->lock);
+    int n_before = count_listed(remote);
+    for (int i = 0; i < remote->n_ends; i++)
+        remote->ends[i].is_listed = false;
+    for (int i = 0; i < list->n; i++) {
+        struct stg_worker_end *end = find_known(remote, &list->each[i]);
+        if (end != NULL)
+            end->is_listed = true;
+    }
+    for (int i = 0; i < list->n; i++)
+        make_known(remote, &list->each[i]);
+    int n = count_listed(remote);
+    pthread_mutex_unlock(&remote->lock);
+    if (n != n_before)
+        stg_log(STG_LOG_INFO, "pipeline %s: stage workers: %d, before %d",
+                remote->config.pipeline, n, n_before);
+}
+
+/* Where the name of a URL cannot be looked up now, its addresses of before stay. */
+static void keep(struct stg_remote *remote, const char *url, struct stg_worker_list *list)
+{
+    pthread_mutex_lock(&remote->lock);
+    for (int i = 0; i < remote->n_ends && list->n < (int)STG_MAX_WORKERS; i++) {
+        const struct stg_worker_end *end = &remote->ends[i];
+        if (end->is_listed && strcmp(end->at.url, url) == 0)
+            list->each[list->n++] = end->at;
+    }
+    pthread_mutex_unlock(&remote->lock);
+}
+
+static void look_up(struct stg_remote *remote, const char *url,
+                    struct stg_worker_list *list, struct stg_err *err)
+{
+    if (stg_worker_list_add(list, url, remote->may_loop, err) < 0)
+        keep(remote, url, list);
+}
+
+/* A line is a URL, empty, or begins with '#'. */
+static void look_into_file(struct stg_remote *remote, struct stg_worker_list *list,
+                           struct stg_err *err)
+{
+    char *text = NULL, *rest;
+    if (remote->config.workers->workers_file == NULL ||
+        read_text(remote, remote->config.workers->workers_file, &text, err) < 0)
+        return;
+    for (char *line = strtok_r(text, "\r\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        line += strspn(line, " \t");
+        line[strcspn(line, " \t")] = '\0';
+        if (line[0] != '#' && line[0] != '\0')
+            look_up(remote, line, list, err);
+    }
+    free(text);
+}
+
+/* Of what the last look met, at most once a minute. */
+static void warn_of_look(struct stg_remote *remote, const struct stg_err *err)
+{
+    uint64_t now = stg_now_ns();
+    pthread_mutex_lock(&remote->lock);
+    bool is_due = err->text[0] != '\0' &&
+                  (remote->warned_ns == 0 || now - remote->warned_ns >= LOG_NS);
+    remote->warned_ns = is_due ? now : remote->warned_ns;
+    pthread_mutex_unlock(&remote->lock);
+    if (is_due)
+        warn(remote, "", err->text);
+}
+
+void stg_remote_look(struct stg_remote *remote)
+{
+    const struct stg_remote_workers *workers = remote->config.workers;
+    struct stg_worker_list *list = calloc(1, sizeof(*list));
+    struct stg_err err = {0};
+    for (size_t i = 0; list != NULL && i < workers->n_urls; i++)
+        look_up(remote, workers->urls[i], list, &err);
+    if (list != NULL) {
+        look_into_file(remote, list, &err);
+        if (list->has_more)
+            stg_err(&err, -STAGER_RESOURCE_EXHAUSTED,
+                    "there are more than %u addresses: the others are not asked",
+                    STG_MAX_WORKERS);
+        take_list(remote, list);
+    }
+    free(list);
+    warn_of_look(remote, &err);
+    pthread_mutex_lock(&remote->lock);
+    remote->is_looking = false;
+    remote->looked_ns = stg_now_ns();
+    pthread_mutex_unlock(&remote->lock);
+}
+
 /* ---- which worker ---- */
 
 static bool may_ask(const struct stg_worker_end *end, uint64_t now)
 {
-    return !end->is_out && end->until_ns <= now;
+    return end->is_listed && !end->is_out && end->until_ns <= now;
 }
 
 /* Requests at once. */
@@ -289,12 +340,6 @@ int stg_remote_choose(struct stg_remote *remote, uint64_t tried)
 {
     pthread_mutex_lock(&remote->lock);
     int i = find(remote, tried);
-    if (i < 0 && tried == 0) {
-        pthread_mutex_unlock(&remote->lock);
-        resolve(remote);
-        pthread_mutex_lock(&remote->lock);
-        i = find(remote, tried);
-    }
     if (i >= 0) {
         remote->ends[i].n_asked++;
         remote->counts.n_asked++;
@@ -341,10 +386,7 @@ bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking)
 {
     uint64_t now = stg_now_ns();
     pthread_mutex_lock(&remote->lock);
-    bool is = remote->paid_ns <= now &&
-              (has_room(remote, n_asking) ||
-               (!remote->is_resolving &&
-                (remote->resolved_ns == 0 || now - remote->resolved_ns >= RESOLVE_NS)));
+    bool is = remote->paid_ns <= now && has_room(remote, n_asking);
     pthread_mutex_unlock(&remote->lock);
     return is;
 }
@@ -404,7 +446,7 @@ void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
     bool is_told = is_failure && (outcome == STG_OUTCOME_GARBAGE || end->logged_ns == 0 ||
                                   now - end->logged_ns >= LOG_NS);
     end->logged_ns = is_told ? now : end->logged_ns;
-    memcpy(shown, end->shown, sizeof(shown));
+    memcpy(shown, end->at.shown, sizeof(shown));
     pthread_mutex_unlock(&remote->lock);
     if (!is_told)
         return;
@@ -514,14 +556,18 @@ const char *stg_remote_show(struct stg_remote *remote, char *buf, size_t bytes)
 {
     uint64_t now = stg_now_ns();
     size_t at = 0;
-    buf[0] = '\0';
+    int n_asked = 0;
     pthread_mutex_lock(&remote->lock);
+    for (int i = 0; i < remote->n_ends; i++)
+        n_asked += may_ask(&remote->ends[i], now);
+    at = (size_t)snprintf(buf, bytes, "; %d of %d workers may be asked", n_asked,
+                          count_listed(remote));
     for (int i = 0; i < remote->n_ends && at + 1 < bytes; i++) {
         const struct stg_worker_end *end = &remote->ends[i];
-        if (may_ask(end, now))
+        if (!end->is_listed || may_ask(end, now))
             continue;
         int n = snprintf(buf + at, bytes - at, "; %s %s: %s",
-                         end->is_out ? "left out:" : "away:", end->shown, end->why);
+                         end->is_out ? "left out:" : "away:", end->at.shown, end->why);
         at += (size_t)n < bytes - at ? (size_t)n : bytes - at - 1;
     }
     pthread_mutex_unlock(&remote->lock);

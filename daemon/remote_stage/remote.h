@@ -42,6 +42,13 @@ int stg_remote_create(const struct stg_remote_config *config, struct stg_remote 
                       struct stg_err *err);
 void stg_remote_destroy(struct stg_remote *remote); /* NULL is allowed */
 
+/* Returns whether to look for workers now, which one caller does then. */
+bool stg_remote_look_begin(struct stg_remote *remote);
+
+/* Reads workers_file and looks names up, and takes over what it finds. Blocks, for as
+ * long as the resolver of the C library does: hold no batch that others wait for. */
+void stg_remote_look(struct stg_remote *remote);
+
 /* Returns whether a worker may be asked now, besides n_asking requests: one answers and
  * has room, and max_bytes_per_s allows it. */
 bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking);
@@ -51,8 +58,8 @@ uint64_t stg_remote_latency_ns(struct stg_remote *remote);
 
 void stg_remote_counts(struct stg_remote *remote, struct stg_remote_counts *ret);
 
-/* Writes the workers that are left out now, and why: "; left out: URL: reason". Returns
- * buf. */
+/* Writes how many workers there are, and those that are left out now: "; 1 of 2 workers
+ * may be asked; away: URL: reason". Returns buf. */
 const char *stg_remote_show(struct stg_remote *remote, char *buf, size_t bytes);
 
 /* The connections of one runner, which alone uses it. RESOURCE_EXHAUSTED. */

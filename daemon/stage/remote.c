@@ -48,16 +48,26 @@ static bool may_ask(struct stg_stage *stage)
            runners->pull_sequence >= remote->alone_until &&
            stage->boundary.partition == NULL && !stage->boundary.has_trial &&
            stage->start.state != STG_START_PENDING &&
-           (stage->staged->remote.mode == STG_SMART_STAGE_ON || helps(stage)) &&
-           stg_remote_ready(remote->workers, remote->n_asking);
+           (stage->staged->remote.mode == STG_SMART_STAGE_ON || helps(stage));
 }
 
 bool stg_remote_wait(struct stg_stage *stage)
 {
+    struct stg_remote *workers = stage->runners.remote.workers;
     pthread_mutex_lock(&stage->lock);
-    while (!stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING && !may_ask(stage))
-        stg_stage_wait(stage, &stage->runners.remote.may_ask, stg_now_ns() + LOOK_NS,
-                       STG_SPAN_WAIT_PULL);
+    while (!stage->stop.is_on && stage->pass.state == STG_PASS_RUNNING) {
+        bool may = may_ask(stage);
+        if (may && stg_remote_look_begin(workers)) {
+            stg_stage_commit(stage);
+            stg_remote_look(workers);
+            pthread_mutex_lock(&stage->lock);
+        } else if (may && stg_remote_ready(workers, stage->runners.remote.n_asking)) {
+            break;
+        } else {
+            stg_stage_wait(stage, &stage->runners.remote.may_ask, stg_now_ns() + LOOK_NS,
+                           STG_SPAN_WAIT_PULL);
+        }
+    }
     bool go_on = !stage->stop.is_on;
     stage->runners.remote.n_asking++;
     stg_stage_commit(stage);

@@ -71,14 +71,15 @@ def frame(batch):
 class Worker:
     """Serves `batches`, {(pass, item): bytes}. behave(item) names what it does instead: see _Handler.answer."""
 
-    def __init__(self, batches, behave=lambda item: "good", token=None, zone=None, most=None):
+    def __init__(self, batches, behave=lambda item: "good", token=None, zone=None, most=None, address=("127.0.0.1", 0)):
         """most: requests at once; one more is refused with 503. None is answered before one was refused."""
         self.batches, self.behave, self.token, self.zone = batches, behave, token, zone
         self.most, self.n_now, self.n_refused, self.full = most, 0, 0, threading.Event()
         self.asked, self.gate, self.lock = [], threading.Event(), threading.Lock()
-        self.server = _Server(("127.0.0.1", 0), _Handler)
+        self.server = _Server(address, _Handler)
         self.server.worker = self
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.port = self.server.server_address[1]
+        self.url = f"http://{address[0]}:{self.port}"
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
 

@@ -4,6 +4,8 @@
 import json
 import os
 import random
+import subprocess
+import unittest
 
 import numpy as np
 
@@ -286,6 +288,133 @@ class Errors(Remote):
         for url in ("ftp://host", "http://user@host", "host:80", "http://host:x", "http://"):
             with self.assertRaisesRegex(stager.InvalidArgumentError, "not the URL of a worker"):
                 self.pipeline([url])
+
+
+class Endless:
+    """Of a pipeline that repeats its epoch for ever: the batches, and as a worker serves them."""
+
+    def __init__(self, epoch, order):
+        self.epoch, self.order = epoch, order
+
+    def __getitem__(self, item):
+        number, index = divmod(item, len(self.epoch))
+        return (number, *self.epoch[index][1:])
+
+    def get(self, item):
+        epoch, index, rows, tensors = self[item[1]]
+        values = dict(tensors)
+        return stage_workers.encode((item[0], epoch, index), rows, [(name, 0, values[name]) for name in self.order])
+
+
+class Changing(Remote):
+    """Which workers there are changes while a run goes on."""
+
+    def begin(self, **remote):
+        """Opens an endless run; the workers are those of `remote`."""
+        dataset = [{"range": {"stop": 100}}, {"batch": {"batch_size": 7}}]
+        self.pipeline(dataset=dataset)
+        self.batches = Endless(self.read(), self.order)
+        self.apply(dataset=[*dataset, {"repeat": {}}], graph=GRAPH, name=self.name, replace=True,
+                   staged={"features": FEATURES, "num_threads": 1, "remote": {"mode": "on", **remote}})
+        self.stream = stager.open(self.name)
+        self.addCleanup(self.stream.close)
+        self.n_read = 0
+
+    def read_until(self, done):
+        def step():
+            got = content(self.stream.next())
+            self.assertTrue(same(self.batches[self.n_read], got), f"batch {self.n_read}: {got}")
+            self.n_read += 1
+            return done()
+        case.wait_until(step, 60)
+
+    def read_until_asked(self, worker):
+        before = len(worker.asked)
+        self.read_until(lambda: len(worker.asked) > before + 8)
+
+    def read_until_left(self, worker):
+        """Until the worker is not asked any more."""
+        counts = [-1] * 64
+        self.read_until(lambda: counts.append(len(worker.asked)) or counts[-1] == counts[-64] and
+                        "1 of 1 workers" in self.status()["remote"])
+
+
+class Listed(Changing):
+    def test_a_file_that_changes_names_the_workers(self):
+        path = self.file("workers", "")
+        self.begin(workers_file=path)
+        first, second = self.serve(self.batches), self.serve(self.batches)
+        self.read_until(lambda: self.n_read > 20)
+        self.write(path, f"# workers\n\n{first.url}\nno-url\n")
+        self.read_until_asked(first)
+        self.assertTrue(self.daemon.wait_for_log('"no-url" is not the URL of a worker'))
+        self.write(path, f"{first.url}\n{second.url}\n")
+        self.read_until_asked(second)
+        self.read_until_asked(first)
+        self.write(path, f"{second.url}\n")
+        self.read_until_left(first)
+        self.read_until_asked(second)
+
+    def test_a_file_that_is_not_there_costs_nothing(self):
+        path = os.path.join(self.daemon.folder, "later")
+        self.begin(workers_file=path)
+        worker = self.serve(self.batches)
+        self.read_until(lambda: "later: " in self.daemon.log())
+        self.write(path, worker.url)
+        self.read_until_asked(worker)
+
+    def test_any_number_of_workers_come_and_go(self):
+        """More than have room at once: the places of those that are gone are used again."""
+        path = self.file("workers", "")
+        self.begin(workers_file=path)
+        first, second = self.serve(self.batches), self.serve(self.batches)
+        for n in (30, 31, 32):  # nothing listens there
+            gone = "".join(f"http://127.9.{n}.{host}:1\n" for host in range(n))
+            self.write(path, f"{gone}{first.url}\n")
+            self.read_until(lambda: f"{self.name}: stage workers: {n + 1}, before" in self.daemon.log())
+        self.write(path, f"{first.url}\n{second.url}\n")
+        self.read_until_asked(second)
+
+    @staticmethod
+    def write(path, text):
+        with open(f"{path}.new", "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(f"{path}.new", path)
+
+
+class Named(Changing):
+    """A name, such as that of a headless Service of Kubernetes, has the addresses of its workers."""
+
+    @classmethod
+    def setUpClass(cls):
+        inside = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
+        if subprocess.run([*inside, "/etc/hosts", "true"], check=False, capture_output=True).returncode != 0:
+            raise unittest.SkipTest("unshare cannot make a mount namespace")
+        cls.daemon = case.Daemon(case.BUILD, **cls.settings)
+        cls.addClassCleanup(cls.daemon.close)
+        cls.hosts = os.path.join(cls.daemon.folder, "hosts")
+        cls.write("127.0.0.1")
+        cls.daemon.prefix = [*inside, cls.hosts]
+        cls.daemon.start()
+        os.environ["STAGER_RUNTIME_DIR"] = cls.daemon.runtime_dir
+
+    @classmethod
+    def write(cls, *addresses):
+        """In place: it is mounted. A reader of half of it reads it again."""
+        with open(cls.hosts, "w", encoding="ascii") as file:
+            file.write("".join(f"{address} stage-workers.test\n" for address in addresses))
+
+    def test_all_addresses_are_asked_and_those_that_come_later(self):
+        port = stage_workers.free_port()
+        self.begin(workers=[f"http://stage-workers.test:{port}"])
+        first, second = (self.serve(self.batches, address=(f"127.0.0.{n}", port)) for n in (1, 2))
+        self.read_until_asked(first)
+        self.write("127.0.0.1", "127.0.0.2")
+        self.read_until_asked(second)
+        self.read_until_asked(first)
+        self.write("127.0.0.2")
+        self.read_until_left(first)
+        self.read_until_asked(second)
 
 
 class WithStagerd(Remote):

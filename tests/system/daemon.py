@@ -44,6 +44,7 @@ class Daemon:
         self.runtime_dir = os.path.join(self.folder, "run")
         self.log_path = os.path.join(self.folder, "log")
         self.process = None
+        self.prefix = []  # of its command: a program that executes the rest
         values = dict(runtime_dir=self.runtime_dir, state_dir=os.path.join(self.folder, "state"),
                       pipeline_dir=os.path.join(self.folder, "pipelines"), log_level="info")
         values.update(settings)
