@@ -25,8 +25,9 @@ static const char usage[] =
     "       stagerd [--config FILE] --check PIPELINE.yaml\n"
     "       stagerd --test TESTS.yaml [--json]\n"
     "       stagerd [--config FILE] --check-config\n"
-    "       stagerd --worker [--listen ADDRESS] [--token-file FILE]\n"
-    "               [--tls-cert FILE --tls-key FILE] [--zone ZONE] PIPELINE.yaml...\n"
+    "       stagerd --worker [--listen ADDRESS] [--token-file FILE] [--threads N]\n"
+    "               [--tls-cert FILE --tls-key FILE] [--zone ZONE] [--until-eof]\n"
+    "               PIPELINE.yaml...\n"
     "       stagerd --version | --help\n"
     "\n"
     "Runs the IO-bound half of training jobs and hands out batches through shared "
@@ -41,8 +42,9 @@ static const char usage[] =
     "      --json          print their results as JSON\n"
     "      --check-config  check the settings and what they refer to, exit\n"
     "  -W, --worker        make batches of these pipelines for stagerds of other hosts\n"
-    "      --listen, --token-file, --tls-cert, --tls-key, --zone\n"
-    "                      of --worker: its address (127.0.0.1:9465), access, zone\n"
+    "      --listen, --token-file, --tls-cert, --tls-key, --zone, --threads\n"
+    "                      of --worker: its address (127.0.0.1:9465), access, zone, and\n"
+    "                      the batches that it makes at once (as many as CPUs)\n"
     "  -V, --version       the release, and the protocol versions it supports\n"
     "  -h, --help          this text\n"
     "\n"
@@ -74,6 +76,7 @@ static int parse_options(int argc, char **argv, struct options *ret)
         {"tls-cert", required_argument, NULL, 'T'},
         {"tls-key", required_argument, NULL, 'k'},
         {"zone", required_argument, NULL, 'z'},
+        {"threads", required_argument, NULL, 'n'},
         {0},
     };
     bool of_worker = false;
@@ -93,6 +96,7 @@ static int parse_options(int argc, char **argv, struct options *ret)
         case 'T': ret->worker.certificate = optarg; break;
         case 'k': ret->worker.key = optarg; break;
         case 'z': ret->worker.zone = optarg; break;
+        case 'n': ret->worker.threads = optarg; break;
         case 'V':
             printf("stagerd %s (protocol %u to %u)\n", STG_VERSION, STG_PROTOCOL_MIN,
                    STG_PROTOCOL_MAX);
@@ -100,13 +104,14 @@ static int parse_options(int argc, char **argv, struct options *ret)
         case 'h': fputs(usage, stdout); exit(0);
         default: fputs(usage, stderr); return -1;
         }
-        of_worker |= strchr("loTkz", c) != NULL;
+        of_worker |= strchr("loTkzn", c) != NULL;
     }
     if (of_worker && !ret->is_worker) {
-        fprintf(stderr, "stagerd: --listen, --token-file, --tls-cert, --tls-key and "
-                        "--zone need --worker\n");
+        fprintf(stderr, "stagerd: --listen, --token-file, --tls-cert, --tls-key, "
+                        "--zone and --threads need --worker\n");
         return -1;
     }
+    ret->worker.until_eof = ret->until_eof;
     ret->worker.files = argv + optind;
     ret->worker.n_files = (size_t)(argc - optind);
     if (optind < argc && !ret->is_worker) {

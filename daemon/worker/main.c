@@ -106,13 +106,28 @@ static int read_files(struct server *server, const struct options *options,
 
 /* ---- sockets ---- */
 
+/* Port 0 is any free one, which the log names. */
+static int read_address(const char *text, struct sockaddr_storage *ret,
+                        struct stg_err *err)
+{
+    char other[128];
+    size_t n = strlen(text);
+    if (n < 2 || n >= sizeof(other) || strcmp(text + n - 2, ":0") != 0)
+        return stg_load_address(text, ret, err);
+    snprintf(other, sizeof(other), "%.*s1", (int)n - 1, text);
+    int rc = stg_load_address(other, ret, err);
+    if (rc == 0)
+        ((struct sockaddr_in *)(void *)ret)->sin_port = 0; /* sin6_port lies there too */
+    return rc;
+}
+
 static int start_listening(struct server *server, const struct options *options,
                            struct stg_err *err)
 {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof(address);
     int on = 1;
-    int rc = stg_load_address(options->listen, &address, err);
+    int rc = read_address(options->listen, &address, err);
     if (rc < 0)
         return rc;
     if (!stg_address_is_loopback(&address) && server->token == NULL)

@@ -24,6 +24,7 @@
 #define DEFAULT_LISTEN "127.0.0.1:9465"
 #define SOCKET_BYTES (1 << 20)
 #define ZONE_BYTES 64
+#define MAX_THREADS 1024
 #define LEAST_BYTES (UINT64_C(64) << 20)
 /* A stager-worker that was killed is started again, so often in so much time. */
 #define MAX_RESTARTS 5
@@ -34,8 +35,10 @@ struct worker {
     size_t n_pipelines;
     struct stg_worker_service *service;
     int fd, signals;
-    pid_t pid; /* of stager-worker; 0: none */
-    bool drains;
+    int input;         /* drains when it ends; -1: none */
+    pid_t pid;         /* of stager-worker; 0: none */
+    bool ends_with_it; /* stager-worker is not started again: it drains, or had any free
+                          port */
     uint64_t restarts_ns[MAX_RESTARTS]; /* when each was, in turns */
     unsigned n_restarts;
 };
@@ -85,6 +88,18 @@ static int check_zone(const char *zone, struct stg_err *err)
     return stg_err(err, -STAGER_INVALID_ARGUMENT,
                    "--zone %s: a zone has 1 to %d letters, digits, '.', '_' and '-'",
                    zone, ZONE_BYTES);
+}
+
+static int find_threads(const char *threads, uint32_t *ret, struct stg_err *err)
+{
+    char *end;
+    long n = threads != NULL ? strtol(threads, &end, 10) : (long)stg_cpus_whole();
+    if (threads != NULL &&
+        (!isdigit((unsigned char)threads[0]) || *end != '\0' || n < 1 || n > MAX_THREADS))
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "--threads %s: a number from 1 to %d", threads, MAX_THREADS);
+    *ret = (uint32_t)n;
+    return 0;
 }
 
 /* ---- stager-worker ---- */
@@ -154,6 +169,13 @@ static int watch_signals(struct worker *worker, struct stg_err *err)
 
 /* ---- life ---- */
 
+/* A stager-worker that is started again would have another port. */
+static bool has_any_port(const char *listen)
+{
+    size_t n = listen != NULL ? strlen(listen) : 0;
+    return n >= 2 && strcmp(listen + n - 2, ":0") == 0;
+}
+
 /* Returns false when stager-worker has ended. */
 static bool take_one(struct worker *worker)
 {
@@ -167,16 +189,30 @@ static bool take_one(struct worker *worker)
     return n > 0;
 }
 
-/* The first signal drains: stager-worker ends when its requests have. */
+/* stager-worker ends when its requests have. */
+static void drain(struct worker *worker)
+{
+    struct stg_worker_answer answer = {.kind = STG_WORKER_DRAIN};
+    stg_log(STG_LOG_INFO, "worker: draining");
+    worker->ends_with_it = true;
+    stg_worker_send(worker->fd, &answer, "", -1);
+}
+
 static void on_signal(struct worker *worker)
 {
     struct signalfd_siginfo info;
-    struct stg_worker_answer drain = {.kind = STG_WORKER_DRAIN};
-    if (read(worker->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+    if (read(worker->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        drain(worker);
+}
+
+static void on_input(struct worker *worker)
+{
+    char bytes[256];
+    ssize_t n = read(worker->input, bytes, sizeof(bytes));
+    if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
-    stg_log(STG_LOG_INFO, "worker: draining");
-    worker->drains = true;
-    stg_worker_send(worker->fd, &drain, "", -1);
+    worker->input = -1;
+    drain(worker);
 }
 
 /* Returns whether stager-worker was killed and may be started again. */
@@ -188,7 +224,7 @@ static bool reap(struct worker *worker, int *ret_status)
         *ret_status = -1;
     worker->pid = 0;
     oldest = &worker->restarts_ns[worker->n_restarts % MAX_RESTARTS];
-    if (ended < 0 || !WIFSIGNALED(*ret_status) || worker->drains ||
+    if (ended < 0 || !WIFSIGNALED(*ret_status) || worker->ends_with_it ||
         (*oldest != 0 && now - *oldest < RESTARTS_NS))
         return false;
     *oldest = now;
@@ -223,11 +259,14 @@ static int serve(struct worker *worker, const struct stg_worker_options *options
     int status, rc;
     for (;;) {
         struct pollfd fds[] = {{.fd = worker->signals, .events = POLLIN},
-                               {.fd = worker->fd, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+                               {.fd = worker->fd, .events = POLLIN},
+                               {.fd = worker->input, .events = POLLIN}};
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
             return stg_err(err, -STAGER_INTERNAL, "poll: %s", strerror(errno));
         if (fds[0].revents != 0)
             on_signal(worker);
+        if (fds[2].revents != 0)
+            on_input(worker);
         if (fds[1].revents == 0 || take_one(worker))
             continue;
         if (!reap(worker, &status))
@@ -261,11 +300,11 @@ static uint64_t memory(void)
 static int start(struct worker *worker, const struct stg_worker_options *options,
                  struct stg_err *err)
 {
-    struct stg_worker_config config = {.pipelines = worker->pipelines,
-                                       .n_threads = stg_cpus_whole(),
-                                       .memory_bytes = memory(),
-                                       .zone = options->zone};
+    struct stg_worker_config config = {
+        .pipelines = worker->pipelines, .memory_bytes = memory(), .zone = options->zone};
     int rc = check_zone(options->zone, err);
+    if (rc == 0)
+        rc = find_threads(options->threads, &config.n_threads, err);
     if (rc == 0)
         rc = load_all(worker, options, err);
     if (rc == 0)
@@ -279,7 +318,10 @@ static int start(struct worker *worker, const struct stg_worker_options *options
 
 int stg_worker_run(const struct stg_worker_options *options, struct stg_err *err)
 {
-    struct worker worker = {.fd = -1, .signals = -1};
+    struct worker worker = {.fd = -1,
+                            .signals = -1,
+                            .input = options->until_eof ? STDIN_FILENO : -1,
+                            .ends_with_it = has_any_port(options->listen)};
     int rc = start(&worker, options, err);
     if (rc == 0)
         rc = serve(&worker, options, err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * stagerd --worker: makes batches for stagerds of other hosts, which ask for them over
- * HTTP, until SIGTERM or SIGINT.
+ * HTTP, until SIGTERM, SIGINT or the end of its input.
  */
 #ifndef STG_DAEMON_WORKER_RUN_H
 #define STG_DAEMON_WORKER_RUN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/err.h"
@@ -16,6 +17,8 @@ struct stg_worker_options {
     const char *zone;                           /* NULL: none */
     char *const *files;                         /* of pipelines */
     size_t n_files;
+    const char *threads; /* a number; NULL: a thread for each CPU */
+    bool until_eof;      /* drains when standard input ends, as on SIGTERM */
 };
 
 /* Call it before the first thread starts: signals come to stg_worker_run alone. */

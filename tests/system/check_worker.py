@@ -331,6 +331,18 @@ def end(worker):
     check(code == 0, f"SIGTERM: status {code}\n{open(worker.log, encoding='utf-8').read()}")
 
 
+def check_end_of_input(build, folder, pipeline):
+    """A worker on a free port, which ends with the program that started it."""
+    with subprocess.Popen([os.path.join(build, "daemon", "stagerd"), "--worker", "--until-eof", "--threads", "1", "--listen",
+                           "127.0.0.1:0", pipeline], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = next((line for line in process.stderr if "listens on 127.0.0.1:0, port " in line), "")
+        check(line != "", "the log names the port")
+        with socket.create_connection(("127.0.0.1", int(line.rsplit(" ", 1)[1])), timeout=20 * SLOW):
+            check(process.poll() is None, "it serves")
+        process.stdin.close()
+        check(process.wait(60 * SLOW) == 0, "the end of its input")
+
+
 def refused(build, folder, text, part, *options):
     path = os.path.join(folder, "bad.yaml")
     with open(path, "w", encoding="utf-8") as file:
@@ -409,6 +421,9 @@ def main(build):
         refused(build, folder, text, "--tls-key", "--tls-cert", pipeline)
         refused(build, folder, text, "token", "--listen", f"0.0.0.0:{free_port()}")
         refused(build, folder, text, "zone", "--zone", "a b")
+        for threads in ("0", "-1", "1025", "two", "99999999999999999999"):
+            refused(build, folder, text, "--threads", "--threads", threads)
+        check_end_of_input(build, folder, pipeline)
     finally:
         shutil.rmtree(folder)
     print("ok")
