@@ -516,6 +516,10 @@ class Pipeline:
             one(target, f"targets(): argument {number + 1}")
         return Pipeline(self._features, self._parameters, self._feed_dict, self._name, targets)
 
+    def _with(self, **parameters: Any) -> Pipeline:
+        """With other parameters of `staged`."""
+        return Pipeline(self._features, {**self._parameters, **parameters}, self._feed_dict, self._name, self._targets)
+
     def _feeds(self, writer: Writer) -> Dict[str, Any]:
         feeds = {}
         for key, value in self._feed_dict.items():
