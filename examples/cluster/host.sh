@@ -6,7 +6,12 @@
 #     host.sh torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-endpoint=HOST0:29400 train.py '/data/*.csv'
 set -eu
 [ $# -gt 0 ] || { sed -n 3,7p "$0"; exit 2; }
-folder=$(mktemp -d "${TMPDIR:-/tmp}/stager.XXXXXX")
+if [ -n "${STAGER_FOLDER:-}" ]; then # a new one
+    folder=$STAGER_FOLDER
+    mkdir -m 700 "$folder"
+else
+    folder=$(mktemp -d "${TMPDIR:-/tmp}/stager.XXXXXX")
+fi
 export STAGER_RUNTIME_DIR=$folder/run
 mkdir "$STAGER_RUNTIME_DIR" "$folder/state"
 cat > "$folder/stagerd.yaml" <<END

@@ -48,13 +48,13 @@ def main() -> None:
     path = sys.argv[2] if len(sys.argv) == 3 else None
     stager.apply(pipeline(sys.argv[1]))     # of equal content: the ranks of a host may all do so
     state = load(path)
-    n_rows = 0
+    rank, n_rows = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))), 0
     with stager.open("cluster", state=state) as stream:
         for step, batch in enumerate(stream, 1):
             n_rows += len(batch["record"])  # here the step of the model
-            if path is not None and stream.rank == 0 and step % EVERY == 0:
+            if path is not None and rank == 0 and step % EVERY == 0:
                 save(path, stream.state_dict())
-        print(f"rank {stream.rank}: {n_rows} rows", flush=True)
+        print(f"rank {rank}: {n_rows} rows", flush=True)
 
 
 if __name__ == "__main__":

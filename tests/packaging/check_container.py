@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The image of packaging/container: the steps of its Containerfile in a bare Debian 12, and then the programs of compose.yaml there, in
-namespaces, as process 1, as the image's user without capabilities, below a read-only root. podman is not needed.
+"""The image of packaging/container: the steps of its Containerfile in a bare Debian 12, and then the programs of compose.yaml and the
+worker of examples/cluster there, in namespaces, as process 1, as the image's user without capabilities, below a read-only root. podman is not needed.
 
     check_container.py [--debs FOLDER] [--root FOLDER]
 
@@ -42,6 +42,13 @@ def compose_lists(service):
     return {key: json.loads(text) for key, text in re.findall(r"^ +(\w+): (\[.*\])$", block, re.M)}
 
 
+def worker_command():
+    """Of the Deployment of examples/cluster."""
+    with open(f"{TOP}/examples/cluster/workers.yaml", encoding="utf-8") as file:
+        words = re.search(r"^ +command: \[(stagerd, --worker, .*)\]$", file.read(), re.M).group(1)
+    return [word.strip('"') for word in words.split(", ")]
+
+
 class Image:
     """A root that the steps have made, and what they say about its programs."""
 
@@ -75,7 +82,8 @@ class Image:
         metrics = compose_lists("metrics")
         assert metrics["test"][0] == "CMD"
         values = {"WHO": self.said["USER"], "VOLUMES": json.loads(self.said["VOLUME"]), "STAGERD": json.loads(self.said["CMD"]),
-                  "HEALTH": health, "METRICS": metrics["command"], "READY": metrics["test"][1:]}
+                  "HEALTH": health, "METRICS": metrics["command"], "READY": metrics["test"][1:],
+                  "WORKER": worker_command()}
         shutil.copy(f"{HERE}/container_inside", f"{self.root}/tmp")
         head = "".join(f"{name}=({shlex.join(value if isinstance(value, list) else [value])})\n" for name, value in values.items())
         print(self.inside(f"{head}. /tmp/container_inside"), end="", flush=True)
