@@ -33,8 +33,8 @@ open = Stream
 
 if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
-        """stager.torch, stager.jax and stager.tensorflow import what they are for when they are used."""
-        if name in ("torch", "jax", "tensorflow"):
+        """stager.torch, stager.jax, stager.tensorflow and stager.ray import what they are for when they are used."""
+        if name in ("torch", "jax", "tensorflow", "ray"):
             return importlib.import_module(f"{__name__}.{name}")
         hint = importlib.import_module(f"{__name__}._pipeline").ELSEWHERE.get(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + (f": {hint}" if hint else ""))
