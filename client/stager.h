@@ -206,7 +206,8 @@ struct stager_options {
      * job: dp_rank of this client among all dp_size data-parallel ranks, and local_rank
      * among the local_size ranks of its host. Ranks that share batches (tensor or
      * pipeline parallelism) have one dp_rank. The ranks of a host follow one another, and
-     * each host has as many. dp_size 0: the client names none. */
+     * each host has as many. dp_size 0: the client names none; local_rank and local_size
+     * alone where stagerd has the hosts (docs/cluster.md). */
     uint32_t dp_rank, dp_size;
     uint32_t local_rank, local_size;
 };

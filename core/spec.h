@@ -273,10 +273,20 @@ struct stg_gpu_settings {
     bool stage_multi_stream;   /* staged work may use them */
 };
 
-/* How hosts that divide a pipeline by `shard: auto` are compared. */
+/* Where the hosts of jobs come and go. */
+struct stg_etcd_spec {
+    const char **endpoints;
+    size_t n_endpoints; /* 0: there is no etcd */
+    const char *prefix; /* of keys */
+    uint32_t lease_seconds, steady_millis, rejoin_seconds;
+    const char *user, *password_file, *ca_file, *cert_file, *key_file; /* "": none */
+};
+
+/* How hosts that divide a pipeline by `shard: auto` find and compare one another. */
 struct stg_cluster_settings {
     const char *compare_dir; /* that all hosts mount; "": they are not compared */
     uint32_t compare_timeout_millis;
+    struct stg_etcd_spec etcd;
 };
 
 /* /etc/stager/stagerd.yaml. */

@@ -250,6 +250,24 @@ static struct stg_gpu_settings gpu_of(const Stager__Gpu *from)
                                      .stage_multi_stream = from->stage_multi_stream};
 }
 
+static struct stg_etcd_spec etcd_of(const Stager__Etcd *from)
+{
+    Stager__Etcd defaults = STAGER__ETCD__INIT;
+    if (from == NULL)
+        from = &defaults;
+    return (struct stg_etcd_spec){.endpoints = (const char **)from->endpoints,
+                                  .n_endpoints = from->n_endpoints,
+                                  .prefix = from->prefix,
+                                  .lease_seconds = from->lease_seconds,
+                                  .steady_millis = from->steady_millis,
+                                  .rejoin_seconds = from->rejoin_seconds,
+                                  .user = or_nothing(from->user),
+                                  .password_file = or_nothing(from->password_file),
+                                  .ca_file = or_nothing(from->ca_file),
+                                  .cert_file = or_nothing(from->cert_file),
+                                  .key_file = or_nothing(from->key_file)};
+}
+
 static struct stg_cluster_settings cluster_of(const Stager__Cluster *from)
 {
     Stager__Cluster defaults = STAGER__CLUSTER__INIT;
@@ -257,7 +275,8 @@ static struct stg_cluster_settings cluster_of(const Stager__Cluster *from)
         from = &defaults;
     return (struct stg_cluster_settings){.compare_dir = or_nothing(from->compare_dir),
                                          .compare_timeout_millis =
-                                             from->compare_timeout_millis};
+                                             from->compare_timeout_millis,
+                                         .etcd = etcd_of(from->etcd)};
 }
 
 static uint64_t limit_of(protobuf_c_boolean is_set, uint64_t limit)

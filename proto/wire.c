@@ -126,6 +126,7 @@ static Stager__Name *name_fill(Stager__Name *name, const struct stg_request *fro
 {
     stager__name__init(name);
     name->name = stg_wire_required(from->name);
+    name->job = (char *)from->job;
     return name;
 }
 
@@ -226,7 +227,7 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
         open->reconnect = reconnect_fill(&parts->reconnect, &from->rejoin);
     STG_PUT(open, rank, from->rank);
     STG_PUT(open, world_size, from->world_size);
-    if (from->data_parallel.size != 0)
+    if (from->data_parallel.size != 0 || from->data_parallel.local_size != 0)
         open->data_parallel =
             data_parallel_fill(&parts->data_parallel, &from->data_parallel);
     if (from->has_fields)
@@ -652,7 +653,10 @@ static int part_take(const Stager__Request *m, struct stg_bump *bump,
     case STG_REQUEST_EXPLAIN: ret->name = m->explain->name; return 0;
     case STG_REQUEST_INDEX: return index_take(m->index, bump, ret, err);
     case STG_REQUEST_COMMIT: commit_take(m->commit, ret); return 0;
-    case STG_REQUEST_COMMITS: ret->name = m->commits->name; return 0;
+    case STG_REQUEST_COMMITS:
+        ret->name = m->commits->name;
+        ret->job = m->commits->job;
+        return 0;
     case STG_REQUEST_ROLLBACK:
         ret->name = m->rollback->name;
         ret->generation = m->rollback->generation;

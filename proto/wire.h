@@ -116,7 +116,7 @@ struct stg_request {
     bool never_reconnects;    /* open: its stream ends with stagerd */
     bool follow;              /* open: it goes on with later versions of the pipeline */
     bool approximate;         /* open: also where a state is not exact */
-    const char *job;          /* open, for metrics; NULL: none */
+    const char *job;          /* open, commits; NULL: none */
     uint32_t rank;            /* open, round_robin: of world_size */
     uint32_t world_size;      /* open; 0: ranks are the order of joining */
     struct stg_deal_rank data_parallel; /* open; size 0: none */

@@ -90,14 +90,14 @@ static PyObject *end_call(PyObject *module, struct stg_py_wait *wait, int rc, ch
 
 PyObject *stg_py_request(PyObject *module, PyObject *args)
 {
-    const char *kind, *runtime_dir, *name, *text, *file, *script;
+    const char *kind, *runtime_dir, *name, *text, *file, *script, *job;
     unsigned long long script_run, generation;
     Py_ssize_t text_bytes;
     int replace, warm;
     PyObject *if_generation;
-    if (!PyArg_ParseTuple(args, "szzz#zpOzKKp", &kind, &runtime_dir, &name, &text,
+    if (!PyArg_ParseTuple(args, "szzz#zpOzKKpz", &kind, &runtime_dir, &name, &text,
                           &text_bytes, &file, &replace, &if_generation, &script,
-                          &script_run, &generation, &warm))
+                          &script_run, &generation, &warm, &job))
         return NULL;
     struct stg_request request = {.name = name,
                                   .text = text,
@@ -106,6 +106,7 @@ PyObject *stg_py_request(PyObject *module, PyObject *args)
                                   .replace = replace != 0,
                                   .warm = warm != 0,
                                   .script = script,
+                                  .job = job,
                                   .script_run = script_run,
                                   .generation = generation,
                                   .has_if_generation = if_generation != Py_None};

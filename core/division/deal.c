@@ -3,6 +3,16 @@
 
 #include "core/status.h"
 
+int stg_deal_check_local(const struct stg_deal_rank *rank, struct stg_err *err)
+{
+    if (rank->local_size > 0 && rank->local_rank < rank->local_size)
+        return 0;
+    return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                   "local_rank %u of local_size %u: local ranks are from 0 to "
+                   "local_size - 1",
+                   rank->local_rank, rank->local_size);
+}
+
 int stg_deal_find(const struct stg_deal_rank *rank, struct stg_deal *ret,
                   struct stg_err *err)
 {
@@ -11,11 +21,9 @@ int stg_deal_find(const struct stg_deal_rank *rank, struct stg_deal *ret,
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "dp_rank %u of dp_size %u: ranks are from 0 to dp_size - 1",
                        rank->rank, rank->size);
-    if (local_size == 0 || rank->local_rank >= local_size)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT,
-                       "local_rank %u of local_size %u: local ranks are from 0 to "
-                       "local_size - 1",
-                       rank->local_rank, local_size);
+    int rc = stg_deal_check_local(rank, err);
+    if (rc < 0)
+        return rc;
     if (rank->size % local_size != 0 || rank->size / local_size > STG_DEAL_MAX_HOSTS)
         return stg_err(
             err, -STAGER_INVALID_ARGUMENT,

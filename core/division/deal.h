@@ -32,6 +32,9 @@ struct stg_deal_rank {
 int stg_deal_find(const struct stg_deal_rank *rank, struct stg_deal *ret,
                   struct stg_err *err);
 
+/* Checks the rank among those of this host alone. INVALID_ARGUMENT. */
+int stg_deal_check_local(const struct stg_deal_rank *rank, struct stg_err *err);
+
 /* Returns the number of the record that the host takes in that round, where the division
  * began at record `first`. Saturates at UINT64_MAX. */
 uint64_t stg_deal_record(const struct stg_deal *deal, uint64_t first, uint64_t round);

@@ -81,6 +81,7 @@ struct stg_pipeline {
     struct stg_instance *instance;   /* shared, newest; NULL: idle */
     struct stg_pipeline *candidate;  /* that fills its buffer, to replace it; or NULL */
     uint32_t max_in_flight;      /* of the client that began the last instance; or 0 */
+    uint64_t hosts_entry;        /* of the last instance that had one */
     struct stg_workers *workers; /* of a py_function step; NULL: none */
     struct stg_journal *journal; /* its commits */
     struct stg_gathering *gathering; /* of a run before the restart; or NULL */
@@ -192,6 +193,7 @@ struct stg_wanted {
     uint32_t max_in_flight;
     uint32_t world_size;           /* as stager_options.world_size */
     struct stg_deal deal;          /* of the records; n_hosts 0: all */
+    uint64_t hosts_entry;          /* as of struct stg_stage_config */
     const char *job;               /* that the client names; or NULL */
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;
@@ -208,7 +210,8 @@ struct stg_wanted {
  * of that name has such a run. Records that hosts divide: without a state a run begins
  * the first pass, as on the other hosts, whatever stagerd counts.
  * UNAVAILABLE: the runners of the last instance have not ended, or clients of before a
- * restart of stagerd have not come back; call again on `changed`.
+ * restart of stagerd have not come back, or this generation of the hosts had a run; call
+ * again on `changed`.
  * Errors of a state: as stg_stage_admit. */
 int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                          const struct stg_wanted *wanted, struct stg_instance **ret,

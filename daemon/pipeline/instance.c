@@ -589,7 +589,9 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .first_number = private_run ? 0 : pipeline->next_number,
         .first_pass = begins_first_pass(wanted) ? 0 : pipeline->next_pass,
         .is_reproducible = definition->irreproducible == NULL,
-        .keeps_record = !private_run && definition->irreproducible == NULL,
+        .hosts_entry = wanted->hosts_entry,
+        .keeps_record = !private_run && definition->irreproducible == NULL &&
+                        wanted->hosts_entry == 0,
         .instance = catalog->instance_id,
         .uid = definition->applier.uid,
         .gid = definition->applier.gid,
@@ -645,6 +647,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     catalog->instances = instance;
     if (!private_run) {
         pipeline->instance = instance;
+        pipeline->hosts_entry = wanted->hosts_entry;
         pipeline->max_in_flight = max_in_flight;
     }
     uv_queue_work(catalog->loop, &instance->work, create_stage, created_stage);
@@ -815,6 +818,12 @@ int stg_catalog_instance(struct stg_catalog *catalog, struct stg_pipeline *pipel
         *ret = instance;
     if (rc == 2)
         return new_apart(catalog, pipeline, wanted, ret, err);
+    if (rc == 1 && wanted->hosts_entry != 0 &&
+        wanted->hosts_entry == pipeline->hosts_entry)
+        return stg_err(err, -STAGER_UNAVAILABLE,
+                       "the run of pipeline %s in this generation of the hosts has not "
+                       "ended yet; try again",
+                       pipeline->name);
     return rc == 1 ? new_instance(catalog, pipeline, wanted, ret, err) : rc;
 }
 

@@ -155,7 +155,8 @@ static int check_local(const struct stg_request *request,
 }
 
 int stg_loading_divide(struct stg_request *request,
-                       const struct stg_definition *definition, struct stg_deal *ret,
+                       const struct stg_definition *definition,
+                       const struct stg_deal *found, struct stg_deal *ret,
                        struct stg_err *err)
 {
     const struct stg_deal_rank *rank = &request->data_parallel;
@@ -166,12 +167,18 @@ int stg_loading_divide(struct stg_request *request,
         ret->n_hosts = 1;
         return 0;
     }
-    if (rank->size == 0)
+    if (rank->size == 0 && found == NULL)
         return stg_err(err, -STAGER_FAILED_PRECONDITION,
                        "pipeline %s divides its records among hosts (shard: auto): open "
                        "it with dp_rank, dp_size, local_rank and local_size",
                        request->name);
-    int rc = stg_deal_find(rank, ret, err);
+    if (found != NULL) {
+        *ret = *found;
+        if (rank->local_size == 0)
+            return 0;
+    }
+    int rc =
+        found == NULL ? stg_deal_find(rank, ret, err) : stg_deal_check_local(rank, err);
     if (rc == 0 && !request->private_run)
         rc = check_local(request, definition, err);
     if (rc < 0)

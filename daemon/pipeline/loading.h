@@ -22,11 +22,14 @@ int stg_loading_read(const struct stg_request *request,
                      struct stg_state *ret, struct stg_err *err);
 
 /* Finds the share of the records that clients of this host take; n_hosts 0: all. Sets
- * rank and world_size of the request to those of the host. FAILED_PRECONDITION: the
+ * rank and world_size of the request to those of the host. found: the share, where etcd
+ * has the hosts, and the client names its rank on this host alone; NULL: it has not.
+ * FAILED_PRECONDITION: the
  * pipeline has `shard: auto`, and the client names no data-parallel rank.
  * INVALID_ARGUMENT: its numbers contradict one another, or the pipeline. */
 int stg_loading_divide(struct stg_request *request,
-                       const struct stg_definition *definition, struct stg_deal *ret,
+                       const struct stg_definition *definition,
+                       const struct stg_deal *found, struct stg_deal *ret,
                        struct stg_err *err);
 
 #endif

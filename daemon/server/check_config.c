@@ -180,8 +180,24 @@ static void check_remote(struct check *check)
     }
 }
 
+static void check_etcd(struct check *check)
+{
+    const struct stg_etcd_spec *etcd = &check->settings.cluster.etcd;
+    const struct {
+        const char *key, *path;
+    } files[] = {{"password_file", etcd->password_file},
+                 {"ca_file", etcd->ca_file},
+                 {"cert_file", etcd->cert_file},
+                 {"key_file", etcd->key_file}};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (files[i].path[0] != '\0' && access(files[i].path, R_OK) < 0)
+            say(check, files[i].key, "%s: %s", files[i].path, strerror(errno));
+    }
+}
+
 static void check_cluster(struct check *check)
 {
+    check_etcd(check);
     const char *dir = check->settings.cluster.compare_dir;
     struct stat st;
     if (dir[0] == '\0')

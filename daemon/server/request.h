@@ -65,6 +65,13 @@ stg_request_handler stg_serve_commit, stg_serve_commits, stg_serve_audit;
 int stg_commit_resolve(struct stg_pipeline *pipeline, const struct stg_request *request,
                        char *buf, struct stg_err *err);
 
+/* request_commit.c: the same with commits that etcd has. Without a name and without
+ * commits the open begins at the start. */
+int stg_commit_resolve_in(const struct stg_definition *definition,
+                          const struct stg_request *request,
+                          const struct stg_commits *commits, char *buf,
+                          struct stg_err *err);
+
 /* request_commit.c: the session is attached: from here on it may commit, and streams of
  * older attempts may not. before: the attempt that it goes on with; 0: none. */
 void stg_commit_attached(struct stg_session *session, const struct stg_request *request,

@@ -14,6 +14,7 @@
 #include "daemon/describe/describe.h"
 #include "daemon/gate/gate.h"
 #include "daemon/operations/operations.h"
+#include "daemon/pipeline/elastic.h"
 #include "daemon/pipeline/explain.h"
 #include "daemon/pipeline/index_job.h"
 #include "daemon/server/draining.h"
@@ -431,6 +432,10 @@ void stg_serve_status(struct stg_session *session, const struct stg_request *req
     stg_catalog_status(pipeline, &bump, &reply.status);
     stg_catalog_show_apart(session->server->catalog, pipeline, &bump, &reply.status);
     add_index_jobs(session->server, pipeline, &bump, &reply.status);
+    char problem[STG_ERR_TEXT_BYTES];
+    stg_elastic_problem(session->server->elastic, pipeline, problem, sizeof(problem));
+    if (problem[0] != '\0')
+        reply.status.commit_problem = problem;
     int rc =
         stg_quarantine_list(session->server, pipeline->name, &session->identity, &bump,
                             &reply.status.quarantined, &reply.status.n_quarantined, &err);

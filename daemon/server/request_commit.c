@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/dataset/steps/division.h"
+#include "daemon/pipeline/elastic.h"
 #include "daemon/pipeline/loading.h"
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pipeline/signature.h"
@@ -133,7 +135,9 @@ static int refuse_tag(const char *name, const struct stg_lane *lane, const char 
 /* Writes the state of the start of the first pass. */
 static void write_start(const struct stg_definition *definition, char *buf)
 {
-    struct stg_state start = {.order = STG_ORDER_VERSION};
+    /* As of one host that has taken nothing. */
+    struct stg_state start = {.order = STG_ORDER_VERSION,
+                              .hosts = stg_division_find(definition->spec) != NULL};
     snprintf(start.steps, sizeof(start.steps), "%s", definition->signature);
     stg_state_write(&start, buf);
 }
@@ -236,6 +240,29 @@ int stg_commit_resolve(struct stg_pipeline *pipeline, const struct stg_request *
         memcpy(buf, commit->state, strlen(commit->state) + 1);
     else if (rc == 0)
         write_start(pipeline->definition, buf);
+    return rc;
+}
+
+int stg_commit_resolve_in(const struct stg_definition *definition,
+                          const struct stg_request *request,
+                          const struct stg_commits *commits, char *buf,
+                          struct stg_err *err)
+{
+    const struct stg_commit *commit = NULL;
+    const char *name = find_lane(request, definition, err);
+    buf[0] = '\0';
+    if (name == NULL)
+        return err->code;
+    if (request->state != NULL)
+        return 0;
+    const struct stg_lane *lane = stg_commits_find(commits, name);
+    if (request->resume == NULL && has_commits(lane))
+        return refuse_unnamed(request->name, lane, err);
+    int rc = request->resume != NULL ? find_commit(request, lane, &commit, err) : 0;
+    if (commit != NULL)
+        memcpy(buf, commit->state, strlen(commit->state) + 1);
+    else if (rc == 0)
+        write_start(definition, buf);
     return rc;
 }
 
@@ -365,6 +392,7 @@ void stg_commit_attached(struct stg_session *session, const struct stg_request *
 struct pending {
     struct stg_session *session;
     struct stg_request request; /* id and kind alone */
+    char name[65];              /* of a pipeline, whose commits are listed */
 };
 
 /* Returns NULL if memory is short: then the request has failed. */
@@ -446,7 +474,9 @@ static int check_state(const struct stg_definition *definition, const char *text
     return rc == 0 ? stg_loading_check_taken(definition, false, ret, err) : rc;
 }
 
-static int start_commit(struct stg_journal *journal, const struct stg_definition *of,
+/* elastic NULL: the commit goes to the journal, else to etcd. */
+static int start_commit(struct stg_elastic *elastic, const struct stg_instance *instance,
+                        struct stg_journal *journal, const struct stg_definition *of,
                         struct stg_journal_request *what,
                         const struct stg_request *request, struct pending *pending,
                         struct stg_err *err)
@@ -461,7 +491,15 @@ static int start_commit(struct stg_journal *journal, const struct stg_definition
     what->state = &state;
     what->done = answer;
     what->arg = pending;
-    return stg_journal_commit(journal, what, err);
+    if (elastic == NULL)
+        return stg_journal_commit(journal, what, err);
+    struct stg_roster_commit commit = {.lane = what->lane,
+                                       .tag = what->tag,
+                                       .client = what->client,
+                                       .state = what->state,
+                                       .done = answer,
+                                       .arg = pending};
+    return stg_elastic_commit(elastic, instance, &commit, err);
 }
 
 /* A commit of a stream that has not reconnected to this stagerd yet: the run waits for
@@ -490,8 +528,8 @@ static int commit_away(struct stg_session *session, const struct stg_request *re
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     struct stg_journal_request what = {
         .lane = lane, .client = member->client_id, .attempt = member->attempt};
-    return start_commit(pipeline->journal, pipeline->definition, &what, request, pending,
-                        err);
+    return start_commit(NULL, NULL, pipeline->journal, pipeline->definition, &what,
+                        request, pending, err);
 }
 
 static int commit(struct stg_session *session, const struct stg_request *request,
@@ -516,7 +554,9 @@ static int commit(struct stg_session *session, const struct stg_request *request
                                        .attempt = session->attempt,
                                        .run = session->instance->config.audit_run};
     stg_catalog_note_audit(session->server->catalog, session->journal);
-    return start_commit(session->journal, pipeline->definition, &what, request, pending,
+    bool is_elastic = session->instance->config.hosts_entry != 0;
+    return start_commit(is_elastic ? session->server->elastic : NULL, session->instance,
+                        session->journal, pipeline->definition, &what, request, pending,
                         err);
 }
 
@@ -604,21 +644,62 @@ static void shorten(struct stg_reply *reply)
     }
 }
 
+static void answer_list(struct stg_session *session, const struct stg_request *request,
+                        const char *name, const struct stg_commits *commits, int rc,
+                        struct stg_err *err)
+{
+    struct stg_bump bump;
+    struct stg_reply reply = stg_reply_to(request);
+    stg_bump_init(&bump, 0);
+    reply.name = name;
+    if (rc == 0)
+        rc = fill_list(commits, &bump, &reply, err);
+    stg_request_finish(session, &reply, shorten, rc, err);
+    stg_bump_finish(&bump);
+}
+
+static void list_journal(struct stg_session *session, const struct stg_request *request,
+                         const struct stg_pipeline *pipeline)
+{
+    struct stg_err err = {0};
+    int rc = stg_journal_check(pipeline->journal, &err);
+    answer_list(session, request, pipeline->name, stg_journal_commits(pipeline->journal),
+                rc, &err);
+}
+
+/* A job whose clients name the hosts has its commits in the journal. */
+static void answer_elastic(void *arg, const struct stg_commits *commits,
+                           const struct stg_err *why)
+{
+    struct pending *pending = arg;
+    struct stg_session *session = pending->session;
+    struct stg_err err = *why;
+    struct stg_pipeline *pipeline =
+        stg_catalog_find(session->server->catalog, pending->name);
+    if (pipeline != NULL && why->code == 0 && count(commits) == 0)
+        list_journal(session, &pending->request, pipeline);
+    else
+        answer_list(session, &pending->request, pending->name, commits, why->code, &err);
+    end_pending(pending);
+}
+
 void stg_serve_commits(struct stg_session *session, const struct stg_request *request)
 {
+    struct stg_err err = {0};
     struct stg_pipeline *pipeline = stg_session_find_pipeline(session, request);
     if (pipeline == NULL)
         return;
-    struct stg_bump bump;
-    struct stg_err err = {0};
-    struct stg_reply reply = stg_reply_to(request);
-    stg_bump_init(&bump, 0);
-    int rc = stg_journal_check(pipeline->journal, &err);
-    reply.name = pipeline->name;
-    if (rc == 0)
-        rc = fill_list(stg_journal_commits(pipeline->journal), &bump, &reply, &err);
-    stg_request_finish(session, &reply, shorten, rc, &err);
-    stg_bump_finish(&bump);
+    if (!stg_elastic_has(session->server->elastic, pipeline->definition)) {
+        list_journal(session, request, pipeline);
+        return;
+    }
+    struct pending *pending = begin_pending(session, request);
+    if (pending == NULL)
+        return;
+    snprintf(pending->name, sizeof(pending->name), "%s", pipeline->name);
+    if (stg_elastic_list(session->server->elastic, request->job, pipeline->name,
+                         answer_elastic, pending, &err) < 0)
+        answer_elastic(pending, NULL, &err);
 }
 
 /* ---- the audit ---- */

@@ -11,6 +11,7 @@
 
 #include "core/log.h"
 #include "daemon/host/process.h"
+#include "daemon/pipeline/elastic.h"
 #include "daemon/pipeline/loading.h"
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pyworker/work.h"
@@ -478,7 +479,8 @@ static int attach_or_wait(struct stg_session *session, const struct stg_request 
 
 /* Returns 0 when the request was answered, 1: it waits. */
 static int try_begin(struct stg_session *session, const struct stg_request *request,
-                     const struct stg_deal *deal, struct stg_pipeline *pipeline)
+                     const struct stg_deal *deal, uint64_t hosts_entry,
+                     struct stg_pipeline *pipeline)
 {
     struct stg_err err = {0};
     struct stg_state state;
@@ -488,6 +490,7 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         .max_in_flight = request->max_in_flight,
         .world_size = request->world_size,
         .deal = *deal,
+        .hosts_entry = hosts_entry,
         .job = request->job,
         .state = request->state != NULL ? &state : NULL,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
@@ -624,13 +627,13 @@ static int try_follow(struct stg_session *session, const struct stg_request *req
     if (!has_place(request, deal, pipeline))
         next.state = NULL;
     next.rejoin = (struct stg_rejoin){0};
-    return try_begin(session, &next, deal, pipeline);
+    return try_begin(session, &next, deal, 0, pipeline);
 }
 
 /* The clients of a run are all on the same host of as many. */
 static int check_hosts(const struct stg_pipeline *pipeline,
                        const struct stg_request *request, const struct stg_deal *deal,
-                       struct stg_err *err)
+                       uint64_t hosts_entry, struct stg_err *err)
 {
     const struct stg_instance *instance = pipeline->instance;
     const struct stg_deal_rank *rank = &request->data_parallel;
@@ -639,6 +642,12 @@ static int check_hosts(const struct stg_pipeline *pipeline,
          (stg_stage_stopping(instance->stage) || !stg_stage_is_used(instance->stage))))
         return 0;
     const struct stg_deal *there = &instance->config.deal;
+    if (hosts_entry != instance->config.hosts_entry)
+        return stg_err(err, -STAGER_FAILED_PRECONDITION,
+                       "pipeline %s: the other clients of this stagerd are of another "
+                       "job, or of an earlier generation of its hosts: wait until they "
+                       "have left",
+                       pipeline->name);
     if (there->n_hosts == deal->n_hosts && there->host == deal->host)
         return 0;
     return stg_err(err, -STAGER_FAILED_PRECONDITION,
@@ -648,6 +657,50 @@ static int check_hosts(const struct stg_pipeline *pipeline,
                    "of the earlier job have left",
                    pipeline->name, rank->rank, rank->size, rank->local_size, deal->host,
                    deal->n_hosts, there->host, there->n_hosts);
+}
+
+/* An open whose hosts etcd has. Returns as try_begin. */
+static int try_elastic(struct stg_session *session, const struct stg_request *request,
+                       struct stg_pipeline *pipeline)
+{
+    struct stg_err err = {0};
+    char text[STG_STATE_TEXT_BYTES];
+    struct stg_request resolved = *request;
+    struct stg_elastic *elastic = session->server->elastic;
+    struct stg_roster_entry entry;
+    const struct stg_commits *commits;
+    struct stg_deal deal;
+    int rc = 0;
+    if (request->generation != 0 || request->rejoin.member != 0)
+        rc = stg_err(&err, -STAGER_ABORTED,
+                     "pipeline %s: the pipeline or stagerd has changed, and with etcd a "
+                     "stream goes on in its generation alone: open it again at the last "
+                     "commit",
+                     pipeline->name);
+    if (rc == 0)
+        rc = stg_elastic_look(elastic, request, &session->hosts_look, &commits, &err);
+    if (rc == 0)
+        rc = stg_commit_resolve_in(pipeline->definition, request, commits, text, &err);
+    if (rc == 0 && text[0] != '\0')
+        resolved.state = text;
+    if (rc == 0)
+        rc = stg_elastic_admit(elastic, request, pipeline, session->hosts_look,
+                               resolved.state, &entry, &err);
+    if (rc == 0)
+        rc =
+            stg_loading_divide(&resolved, pipeline->definition, &entry.deal, &deal, &err);
+    if (rc == 0 && check_hosts(pipeline, request, &deal, entry.entry, &err) < 0)
+        return wait_briefly(session, &err);
+    if (rc == 1) {
+        wait_because(session, "%s", err.text);
+        session->open_millis = SEEK_MILLIS;
+        return 1;
+    }
+    if (rc < 0) {
+        stg_session_fail_with(session, request, &err);
+        return 0;
+    }
+    return try_begin(session, &resolved, &deal, entry.entry, pipeline);
 }
 
 /* Returns 0 when the request was answered, 1: it waits. */
@@ -673,11 +726,13 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     if (stg_catalog_changes(session->server->catalog, pipeline))
         return wait_for_disk(session, pipeline->name);
-    if (stg_loading_divide(&resolved, pipeline->definition, &deal, &err) < 0) {
+    if (stg_elastic_serves(session->server->elastic, request, pipeline->definition))
+        return try_elastic(session, request, pipeline);
+    if (stg_loading_divide(&resolved, pipeline->definition, NULL, &deal, &err) < 0) {
         stg_session_fail_with(session, request, &err);
         return 0;
     }
-    if (check_hosts(pipeline, request, &deal, &err) < 0)
+    if (check_hosts(pipeline, request, &deal, 0, &err) < 0)
         return wait_briefly(session, &err); /* those of the earlier job may be leaving */
     request = &resolved;
     if (follows(session, request, pipeline))
@@ -693,7 +748,7 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     if (text[0] != '\0')
         resolved.state = text;
-    return try_begin(session, &resolved, &deal, pipeline);
+    return try_begin(session, &resolved, &deal, 0, pipeline);
 }
 
 /* Arms the deadline of an open that waits. Each reason has its time, counted from the
@@ -741,6 +796,7 @@ static void retry(struct stg_session *session)
 void stg_request_open(struct stg_session *session, const struct stg_request *request,
                       const void *bytes, size_t n)
 {
+    session->hosts_look = 0;
     if (try_open(session, request) == 1)
         wait_with_open(session, request->id, bytes, n);
 }

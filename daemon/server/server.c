@@ -26,6 +26,7 @@
 #include "daemon/host/share.h"
 #include "daemon/index/index.h"
 #include "daemon/operations/operations.h"
+#include "daemon/pipeline/elastic.h"
 #include "daemon/server/config.h"
 #include "daemon/server/connection.h"
 #include "daemon/server/loop.h"
@@ -280,6 +281,7 @@ static void stop(struct stg_server *server, const char *why)
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listen_poll);
     stg_gate_stop(server->gate);
+    stg_elastic_leave(server->elastic);
     stg_catalog_stop(server->catalog, STAGER_UNAVAILABLE,
                      "stagerd was stopped: open the stream again when it runs");
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
@@ -517,6 +519,24 @@ static int start_catalog(struct stg_server *server, struct stg_err *err)
                               server->instance, &hooks, &server->catalog, err);
 }
 
+static void elastic_changed(void *owner)
+{
+    struct stg_server *server = owner;
+    stg_request_retry_opens(server, false);
+    stg_server_sweep_soon(server);
+}
+
+static int start_elastic(struct stg_server *server, struct stg_err *err)
+{
+    const struct stg_elastic_config config = {.loop = &server->loop,
+                                              .etcd = &server->settings->cluster.etcd,
+                                              .catalog = server->catalog,
+                                              .instance = server->instance,
+                                              .changed = elastic_changed,
+                                              .owner = server};
+    return stg_elastic_create(&config, &server->elastic, err);
+}
+
 static void serve_gate(void *owner, uint64_t tag, const void *payload, size_t bytes)
 {
     stg_request_serve_gate(owner, tag, payload, bytes);
@@ -572,6 +592,8 @@ int stg_server_start(struct stg_server *server, struct stg_settings *settings,
         rc = open_socket(server, err);
     if (rc == 0)
         rc = create_gate(server, err);
+    if (rc == 0)
+        rc = start_elastic(server, err);
     if (rc < 0)
         return rc;
     look_for_cuda(server);
@@ -634,6 +656,7 @@ void stg_server_finish(struct stg_server *server)
 {
     stg_stop_serve(NULL, remove_socket, server);
     stg_gate_stop(server->gate);
+    stg_elastic_finish(server->elastic);
     for (struct stg_session *s = server->sessions; s != NULL; s = s->next)
         stg_session_abort(s);
     if (server->has_loop)
@@ -657,6 +680,7 @@ void stg_server_finish(struct stg_server *server)
     if (server->has_loop)
         stg_loop_finish(&server->loop);
     stg_gate_destroy(server->gate);
+    stg_elastic_destroy(server->elastic);
     stg_reply_cache_finish(&server->replies);
     stg_operations_finish();
     free(server->config_text);

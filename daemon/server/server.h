@@ -19,6 +19,7 @@
 #endif
 #define STG_VERSION STG_RELEASE
 
+struct stg_elastic;
 struct stg_gate;
 struct stg_probing;
 struct stg_rules;
@@ -34,6 +35,7 @@ struct stg_server {
     struct stg_pools *pools;
     struct stg_rules *rules; /* of users; NULL: none */
     struct stg_catalog *catalog;
+    struct stg_elastic *elastic; /* NULL: clients name the hosts */
     struct stg_gate *gate;
     struct stg_reply_cache replies; /* replies to changes through the gate */
     uint64_t instance;

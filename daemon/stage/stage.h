@@ -72,6 +72,8 @@ struct stg_stage_config {
     const struct stg_resumed *resumed; /* NULL: the run begins now */
     struct stg_deal deal; /* of this host, by `shard: auto`; n_hosts 0: all records */
     struct stg_comparing comparing; /* with the other hosts, before the first batch */
+    uint64_t
+        hosts_entry;   /* of this host in a generation of hosts; 0: none. Of the daemon */
     bool keeps_record; /* its clients may reconnect after a restart of stagerd */
     uint64_t instance; /* of the daemon */
     uid_t uid;         /* of the applier: the stage reads files on its behalf */

@@ -7,7 +7,7 @@ import os
 import warnings
 from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
-from . import _core
+from . import _core, _ranks
 from ._errors import Error, InvalidArgumentError, UnavailableError
 from ._places import TEXT, Places, depth, script
 
@@ -56,10 +56,10 @@ def advised(error: UnavailableError) -> UnavailableError:
 def _ask(kind: str, runtime_dir: Optional[str], name: Optional[str] = None, text: str = "",
          file: Optional[str] = None, replace: bool = False,
          if_generation: Optional[int] = None, script: Optional[str] = None, generation: int = 0,
-         warm: bool = False) -> Any:
+         warm: bool = False, job: Optional[str] = None) -> Any:
     try:
         return json.loads(_core.request(kind, runtime_dir, name, text, file, replace, if_generation, script, _run,
-                                        generation, warm))
+                                        generation, warm, job))
     except UnavailableError as error:
         raise advised(error) from None
 
@@ -146,9 +146,10 @@ def status(name: str, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     return reply
 
 
-def commits(name: str, *, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:
-    """The last commits of a pipeline, from the oldest on. Warns of older ones that did not fit the daemon's reply."""
-    reply = _ask("commits", runtime_dir, name)
+def commits(name: str, *, job: Optional[str] = None, runtime_dir: Optional[str] = None) -> List[Dict[str, Any]]:
+    """The last commits of a pipeline, from the oldest on. job: where etcd has the commits, those of that job; None: of the
+    job that the launcher names. Warns of older ones that did not fit the daemon's reply."""
+    reply = _ask("commits", runtime_dir, name, job=_ranks.job() if job is None else job)
     if reply["n_left_out"] > 0:
         warnings.warn(f"pipeline {name}: {reply['n_left_out']} older commits did not fit the daemon's reply",
                       RuntimeWarning, stacklevel=depth())

@@ -94,6 +94,8 @@ def given(dp_rank: Optional[int], dp_size: Optional[int], local_rank: Optional[i
     values = {"dp_rank": dp_rank, "dp_size": dp_size, "local_rank": local_rank, "local_size": local_size}
     if all(value is None for value in values.values()):
         return None
+    if dp_rank is None and dp_size is None and local_rank is not None and local_size is not None:
+        values.update(dp_rank=0, dp_size=0)  # stagerd finds the hosts
     if local_rank is None and local_size is None:
         values.update(local_rank=0, local_size=1)
     missing = [name for name, value in values.items() if value is None]

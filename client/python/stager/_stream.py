@@ -199,7 +199,7 @@ class Stream:
         self._private_run = private_run
         self._shows_progress = not private_run and _progress.is_wanted(self.rank)
         ranks = self._find_ranks(_ranks.given(dp_rank, dp_size, local_rank, local_size))
-        n_ranks = ranks.local_size if dp_rank is not None else self._count_ranks(world_size is not None)
+        n_ranks = ranks.local_size if local_rank is not None or dp_rank is not None else self._count_ranks(world_size is not None)
         if n_ranks > 0 and client_id is None and self.rank is not None:
             self.client_id = client_id = f"rank-{self.rank}"
         # Of the ranks of this machine, if they are its clients.
@@ -290,7 +290,8 @@ class Stream:
         them: variables that contradict one another are no error for the others."""
         self._ranks_error: Optional[Error] = None
         if given is not None:
-            self.rank, self.world_size = given.rank, given.size
+            hosts_are_given = given.size > 0
+            self.rank, self.world_size = (given.rank, given.size) if hosts_are_given else (given.local_rank, given.local_size)
             return given
         try:
             return _ranks.NONE if self._private_run else _ranks.from_environment()

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 10,000 hosts divide a pass, by the code that stagerd divides it with, while hosts die,
- * join, and are cut off. A register holds the attempt: its hosts, and the state of the
- * last commit. A new set of hosts begins the next attempt at that state; a commit of an
- * older attempt changes nothing. Each record is counted when a commit covers it.
+ * join, and are cut off. A register stands for etcd: it has the keys of the hosts, for as
+ * long as it hears them, the generation, and the state of the last commit. Which
+ * generation follows is decided by the code that stagerd decides it with, on any host. A
+ * commit of an older generation changes nothing. Each record is counted when a commit
+ * covers it.
  * STG_SEED=n runs one seed; STG_CLUSTER_SEEDS=n as many.
  */
 #include <inttypes.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/cluster/membership.h"
 #include "daemon/dataset/steps/division.h"
 #include "tests/check.h"
 #include "tests/daemon/dataset/dataset_spec.h"
@@ -25,19 +28,21 @@
 struct host {
     bool is_alive, is_cut; /* cut: it cannot reach the register */
     unsigned heard;        /* tick at which the register heard it last */
-    uint64_t attempt;      /* that it is in; 0: none */
+    uint64_t attempt;      /* generation that it is in; 0: none */
     struct stg_deal share;
     uint64_t base, rounds; /* of that attempt: its first record, and rounds taken */
+    struct stg_membership_seen membership;
 };
 
 /* What all hosts agree on. */
 static struct {
-    uint64_t attempt;
-    uint32_t n_hosts;
-    uint32_t members[N_ALL]; /* by number */
+    struct stg_generation generation;
+    struct stg_member keys[N_ALL]; /* ready 0: there is none */
     struct stg_state commit;
+    uint64_t n_commits; /* names the last one */
 } reg;
 
+static struct stg_member there[N_ALL]; /* keys that have a lease */
 static struct host hosts[N_ALL];
 static uint8_t times[N_RECORDS]; /* that a commit covered the record */
 static struct stg_test_spec spec;
@@ -53,22 +58,17 @@ static uint64_t draw(uint64_t n)
     return random_state % n;
 }
 
-/* ---- attempts ---- */
+/* ---- generations ---- */
 
 static bool holds_lease(const struct host *host)
 {
     return host->heard + LEASE > now;
 }
 
-static bool has_changed(void)
+/* The host of a member. */
+static struct host *host_of(const char *id)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < N_ALL; i++)
-        n += holds_lease(&hosts[i]);
-    bool same = n == reg.n_hosts;
-    for (uint32_t i = 0; same && i < reg.n_hosts; i++)
-        same = holds_lease(&hosts[reg.members[i]]);
-    return !same;
+    return &hosts[strtoul(id + 1, NULL, 10)];
 }
 
 /* The records of the old attempt after its commit are taken again: the trainers are as
@@ -76,31 +76,62 @@ static bool has_changed(void)
 static void begin_attempt(void)
 {
     struct stg_err err = {0};
-    for (uint32_t i = 0; i < reg.n_hosts; i++) {
-        const struct host *host = &hosts[reg.members[i]];
-        if (host->attempt == reg.attempt)
-            n_repeated += host->rounds - reg.commit.place.elements;
-    }
-    reg.attempt++;
-    reg.n_hosts = 0;
+    const struct stg_generation *generation = &reg.generation;
     n_attempts++;
-    for (uint32_t i = 0; i < N_ALL; i++) {
-        if (holds_lease(&hosts[i]))
-            reg.members[reg.n_hosts++] = i;
-    }
-    for (uint32_t i = 0; i < reg.n_hosts; i++) {
-        struct host *host = &hosts[reg.members[i]];
+    for (uint32_t i = 0; i < generation->n; i++) {
+        struct host *host = host_of(generation->members[i]);
         struct stg_state state = reg.commit;
         if (!host->is_alive || host->is_cut)
             continue; /* it does not learn of the attempt: this one ends soon, too */
-        host->share = (struct stg_deal){.n_hosts = reg.n_hosts, .host = i};
+        host->share = (struct stg_deal){.n_hosts = generation->n, .host = i};
         CHECK_INT(stg_division_restate(&spec.spec, &host->share, &state, &err), 0);
-        host->attempt = reg.attempt;
+        host->attempt = generation->number;
         host->base = state.base;
         host->rounds = state.place.elements;
     }
-    const struct stg_deal share = {.n_hosts = reg.n_hosts};
+    CHECK_INT(generation->begin, reg.n_commits);
+    const struct stg_deal share = {.n_hosts = generation->n};
     CHECK_INT(stg_division_restate(&spec.spec, &share, &reg.commit, &err), 0);
+}
+
+/* The trainers of an older attempt open again, at the last commit. */
+static void come(uint32_t i)
+{
+    struct host *host = &hosts[i];
+    struct stg_member *key = &reg.keys[i];
+    if (host->attempt != 0 && host->attempt == reg.generation.number)
+        return;
+    if (host->attempt != 0)
+        n_repeated += host->rounds - (host->rounds < reg.commit.place.elements
+                                          ? host->rounds
+                                          : reg.commit.place.elements);
+    host->attempt = 0;
+    snprintf(key->id, sizeof(key->id), "h%06u.0", i);
+    key->ready = stg_membership_coming(&reg.generation);
+    key->begin = reg.n_commits;
+}
+
+/* Any host may make the step that follows. */
+static void decide(struct host *host)
+{
+    struct stg_err why = {0}, err = {0};
+    struct stg_generation next;
+    struct stg_membership_view view = {
+        .generation = &reg.generation, .hosts = there, .now_millis = now};
+    for (uint32_t i = 0; i < N_ALL; i++) {
+        if (reg.keys[i].ready != 0 && holds_lease(&hosts[i]))
+            there[view.n_hosts++] = reg.keys[i];
+    }
+    enum stg_membership_step step = stg_membership_decide(&host->membership, &view, &why);
+    CHECK(step != STG_MEMBERSHIP_REFUSE);
+    if (step == STG_MEMBERSHIP_KEEP)
+        return;
+    CHECK_INT(stg_membership_next(&view, step, &why, &next, &err), 0);
+    CHECK_INT(next.number, stg_membership_coming(&reg.generation));
+    stg_generation_finish(&reg.generation);
+    reg.generation = next;
+    if (next.is_closed)
+        begin_attempt();
 }
 
 /* ---- hosts ---- */
@@ -124,25 +155,29 @@ static void take(struct host *host)
 static void commit(void)
 {
     uint64_t least = UINT64_MAX;
+    const struct stg_generation *generation = &reg.generation;
     for (uint32_t i = 0; i < N_ALL; i++) {
         const struct host *host = &hosts[i];
         n_fenced += host->is_alive && !host->is_cut && host->attempt != 0 &&
-                    host->attempt != reg.attempt;
+                    host->attempt != generation->number;
     }
-    for (uint32_t i = 0; i < reg.n_hosts; i++) {
-        const struct host *host = &hosts[reg.members[i]];
-        if (!host->is_alive || host->is_cut || host->attempt != reg.attempt)
+    if (!generation->is_closed)
+        return;
+    for (uint32_t i = 0; i < generation->n; i++) {
+        const struct host *host = host_of(generation->members[i]);
+        if (!host->is_alive || host->is_cut || host->attempt != generation->number)
             return;
         least = host->rounds < least ? host->rounds : least;
     }
-    for (uint32_t i = 0; i < reg.n_hosts; i++) {
-        const struct host *host = &hosts[reg.members[i]];
+    for (uint32_t i = 0; i < generation->n; i++) {
+        const struct host *host = host_of(generation->members[i]);
         for (uint64_t round = reg.commit.place.elements; round < least; round++) {
             uint64_t record = stg_deal_record(&host->share, host->base, round);
             CHECK(record < N_RECORDS);
             times[record]++;
         }
     }
+    reg.n_commits++;
     reg.commit.place.items = reg.commit.place.elements = least;
 }
 
@@ -150,7 +185,9 @@ static void change(void)
 {
     struct host *host = &hosts[draw(N_ALL)];
     if (!host->is_alive) {
-        *host = (struct host){.is_alive = true, .heard = now};
+        reg.keys[host - hosts].ready = 0;
+        *host = (struct host){
+            .is_alive = true, .heard = now, .membership = {.steady_millis = 1}};
         n_joins++;
     } else if (host->is_cut) {
         host->is_cut = false;
@@ -176,16 +213,23 @@ static void tick(bool changes)
             take(host);
     }
     commit();
-    if (has_changed())
-        begin_attempt();
+    for (uint32_t i = 0; i < N_ALL; i++) {
+        if (hosts[i].is_alive && !hosts[i].is_cut)
+            come(i);
+    }
+    /* The same few look for a while: a step needs two looks of one host. */
+    struct host *host = &hosts[now / 16 * 977 % N_ALL];
+    while (!host->is_alive || host->is_cut)
+        host = host + 1 < hosts + N_ALL ? host + 1 : hosts;
+    decide(host);
 }
 
 /* ---- a pass ---- */
 
 static bool is_over(void)
 {
-    const struct stg_deal share = {.n_hosts = reg.n_hosts};
-    return reg.n_hosts > 0 &&
+    const struct stg_deal share = {.n_hosts = reg.generation.n};
+    return reg.generation.is_closed &&
            reg.commit.place.elements ==
                stg_deal_rounds(&share, N_RECORDS - reg.commit.base, false);
 }
@@ -200,17 +244,18 @@ static void run_seed(uint64_t seed)
     n_deaths = n_joins = n_cuts = n_attempts = 0;
     n_fenced = n_taken = n_repeated = 0;
     for (uint32_t i = 0; i < N_HOSTS; i++)
-        hosts[i] = (struct host){.is_alive = true, .heard = now};
+        hosts[i] = (struct host){
+            .is_alive = true, .heard = now, .membership = {.steady_millis = 1}};
     for (uint32_t i = N_HOSTS; i < N_ALL; i++)
         hosts[i].heard = 0;
     reg.commit.hosts = 1; /* of a run that has taken nothing */
-    begin_attempt();
     /* A commit needs a tick in which no host is missing: changes come in waves. */
     while (!is_over())
-        tick(n_deaths < N_CHANGES && now % 32 < 24);
-    uint64_t covered = stg_deal_after(&(struct stg_deal){.n_hosts = reg.n_hosts},
+        tick(n_deaths < N_CHANGES && now % 48 >= 16 && now % 48 < 32);
+    uint64_t covered = stg_deal_after(&(struct stg_deal){.n_hosts = reg.generation.n},
                                       reg.commit.base, reg.commit.place.elements);
-    CHECK(N_RECORDS - covered < reg.n_hosts);
+    CHECK(N_RECORDS - covered < reg.generation.n);
+    stg_generation_finish(&reg.generation);
     for (uint64_t i = 0; i < N_RECORDS; i++)
         CHECK_INT(times[i], i < covered);
     fprintf(stderr,

@@ -1,0 +1,503 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that come and go (docs/cluster.md): stagerds on loopback whose membership a real etcd has.
+
+Three hosts, each a stagerd with two trainers, which go step by step as those of an all-reduce. Hosts are killed by SIGKILL and
+join again; etcd is paused for longer than the lease, and killed. Each element is trained once with respect to the commits.
+"""
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+
+import case
+import stager
+from daemon import SLOW, Daemon
+
+BATCH, N, STEPS_PER_CHECKPOINT = 4, 1200, 4
+KILLS = int(os.environ.get("STG_CLUSTER_KILLS", "3"))
+SEED = int(os.environ.get("STG_CLUSTER_SEED", "0")) or random.randrange(1, 1 << 30)
+LEASE = 2 * SLOW
+STEADY_MILLIS = int(700 * SLOW)
+NAME = "train"
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class Etcd:
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="stg-etcd-")
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.peer = f"http://127.0.0.1:{free_port()}"
+        self.process = None
+
+    def start(self):
+        with open(os.path.join(self.folder, "log"), "ab") as log:
+            self.process = subprocess.Popen(
+                ["etcd", "--data-dir", os.path.join(self.folder, "data"), "--listen-client-urls", self.url,
+                 "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer,
+                 "--initial-cluster", f"default={self.peer}", "--unsafe-no-fsync"], stdout=log, stderr=log)
+        deadline = time.monotonic() + 60 * SLOW
+        while True:
+            try:
+                with urllib.request.urlopen(self.url + "/health", timeout=5) as answer:
+                    if json.load(answer).get("health") == "true":
+                        return
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("etcd did not start: " + open(os.path.join(self.folder, "log"), encoding="utf-8").read()[-2000:])
+            time.sleep(0.05)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def call(self, *arguments):
+        return subprocess.run(["etcdctl", "--endpoints", self.url, *arguments], env={**os.environ, "ETCDCTL_API": "3"}, check=True,
+                              capture_output=True, text=True).stdout
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.resume()
+            self.kill()
+        shutil.rmtree(self.folder)
+
+
+def train():
+    """A trainer: opens at the tag of the first line of stdin; then a line is a step, or a commit. Answers go to stdout."""
+    options = json.loads(sys.stdin.readline())
+
+    def say(**answer):
+        print(json.dumps(answer), flush=True)
+
+    try:
+        with stager.open(NAME, timeout=120 * SLOW, **options) as stream:
+            say(opened=True)
+            batches = iter(stream)
+            for line in sys.stdin:
+                tag = line.strip()
+                if tag:
+                    stream.commit(stream.state_dict(), tag)
+                    say(committed=tag)
+                else:
+                    batch = next(batches, None)
+                    say(rows=None if batch is None else list(map(int, batch["value"])))
+    except stager.Error as error:
+        say(error=type(error).__name__, text=str(error))
+
+
+class Trainer:
+    def __init__(self, daemon, options):
+        self.process = subprocess.Popen([sys.executable, __file__, case.BUILD, "--train"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env=daemon.env())
+        self.answers = queue.Queue()
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+        self.ask(json.dumps(options))
+
+    def read(self):
+        for line in self.process.stdout:
+            self.answers.put(json.loads(line))
+        self.answers.put({"error": "ended", "text": ""})
+
+    def ask(self, line=""):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+    def answer(self, timeout=90):
+        return self.answers.get(timeout=timeout * SLOW)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.process.stdout.close()
+
+
+class Host:
+    def __init__(self, etcd, n_trainers=2, n=N, seed=7, **settings):
+        self.trainers, self.n_trainers = [], n_trainers
+        spec = {"endpoints": [etcd.url], "lease_seconds": int(LEASE), "steady_millis": STEADY_MILLIS,
+                "rejoin_seconds": int(30 * SLOW), **settings}
+        self.daemon = Daemon(case.BUILD, memory_budget="256MiB", cluster={"etcd": spec})
+        self.daemon.start()
+        dataset = stager.range(n).shuffle(64, seed=seed).shard("auto").batch(BATCH)
+        stager.apply(dataset.staged(name=NAME, delivery="round_robin", num_clients="auto"), runtime_dir=self.daemon.runtime_dir)
+
+    def open(self, resume, **options):
+        for trainer in self.trainers:
+            trainer.close()
+        self.trainers = [Trainer(self.daemon, {"resume": resume, "local_rank": rank, "local_size": self.n_trainers, **options})
+                         for rank in range(self.n_trainers)]
+
+    def is_dead(self):
+        return self.daemon.process.poll() is not None
+
+    def kill(self):
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        for trainer in self.trainers:
+            trainer.process.kill()
+
+    def close(self):
+        for trainer in self.trainers:
+            trainer.close()
+        self.daemon.close()
+
+    def commits(self, **options):
+        return [commit["tag"] for commit in stager.commits(NAME, runtime_dir=self.daemon.runtime_dir, **options)]
+
+
+class TestEtcd(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.etcd = Etcd()
+        self.addCleanup(self.etcd.close)
+        self.etcd.start()
+        self.random = random.Random(SEED)
+
+    def host(self, **options):
+        host = Host(self.etcd, **options)
+        self.addCleanup(host.close)
+        return host
+
+    def answers(self, hosts):
+        return [trainer.answer() for host in hosts for trainer in host.trainers]
+
+    def open(self, hosts, resume="start", **options):
+        for host in hosts:
+            host.open(resume, **options)
+        answers = self.answers(hosts)
+        self.assertEqual(answers, [{"opened": True}] * len(answers))
+
+    def step(self, hosts):
+        """The rows of a step of all trainers; None: the pass is over."""
+        for host in hosts:
+            for trainer in host.trainers:
+                trainer.ask()
+        answers = self.answers(hosts)
+        for answer in answers:
+            self.assertIn("rows", answer)
+        if any(answer["rows"] is None for answer in answers):
+            self.assertEqual({answer["rows"] is None for answer in answers}, {True}, "hosts have equally many batches")
+            return None
+        return [row for answer in answers for row in answer["rows"]]
+
+    def commit(self, trainer, tag):
+        trainer.ask(tag)
+        return trainer.answer()
+
+    def ends(self, trainer, text):
+        """The next step of the trainer, or the one after it, is ABORTED with that text."""
+        while True:
+            trainer.ask()
+            answer = trainer.answer()
+            if "error" in answer:
+                self.assertEqual(answer["error"], "AbortedError", answer)
+                self.assertIn(text, answer["text"])
+                self.assertIn("open the stream again at the last commit", answer["text"])
+                return
+            self.assertIn("rows", answer)
+
+    # ---- the main path ----
+
+    def test_a_host_is_killed_and_the_other_one_goes_on_at_the_last_commit(self):
+        a, b = self.host(), self.host()
+        self.open([a, b])
+        rows = [row for _ in range(3) for row in self.step([a, b])]
+        self.assertEqual(self.commit(a.trainers[0], "step-3"), {"committed": "step-3"})
+        self.step([a, b])
+        b.kill()
+        for trainer in a.trainers:
+            self.ends(trainer, "left: generation 2 of the hosts begins")
+        self.assertEqual(a.commits(), ["step-3"])
+        self.open([a], "tag:step-3")
+        while True:
+            step = self.step([a])
+            if step is None:
+                break
+            rows += step
+        self.assertEqual(len(rows), len(set(rows)))
+        self.assertLess(N - len(rows), 2 * BATCH)
+
+    def test_a_host_that_joins_sees_the_commits_and_the_others_begin_again_with_it(self):
+        a, b = self.host(), self.host()
+        self.open([a])
+        rows = [row for _ in range(3) for row in self.step([a])]
+        self.assertEqual(self.commit(a.trainers[1], "step-3"), {"committed": "step-3"})
+        self.assertEqual(b.commits(), ["step-3"])
+        b.open("current")
+        for trainer in a.trainers:
+            self.ends(trainer, "joined: generation 2 of the hosts begins")
+        a.open("tag:step-3")
+        self.assertEqual(self.answers([a, b]), [{"opened": True}] * 4)
+        while True:
+            step = self.step([a, b])
+            if step is None:
+                break
+            rows += step
+        self.assertEqual(len(rows), len(set(rows)))
+        self.assertLess(N - len(rows), 4 * BATCH)
+
+    def test_a_host_that_ends_leaves_before_its_lease_does(self):
+        a, b = self.host(lease_seconds=3600), self.host(lease_seconds=3600)
+        self.open([a, b])
+        b.daemon.stop()
+        for trainer in a.trainers:
+            self.ends(trainer, "left: generation 2 of the hosts begins")
+
+    def test_trainers_that_begin_again_alone_end_the_generation(self):
+        a, b = self.host(), self.host()
+        self.open([a, b])
+        self.step([a, b])
+        b.open("start")
+        for trainer in a.trainers:
+            self.ends(trainer, "began again: generation 2 of the hosts begins")
+        a.open("start")
+        self.assertEqual(self.answers([a, b]), [{"opened": True}] * 4)
+
+    def test_a_host_without_clients_leaves(self):
+        a, b = self.host(), self.host()
+        self.open([a, b])
+        for trainer in b.trainers:
+            trainer.close()
+        for trainer in a.trainers:
+            self.ends(trainer, "left: generation 2 of the hosts begins")
+
+    def test_jobs_of_other_names_do_not_meet(self):
+        a, b = self.host(), self.host()
+        self.open([a], job="one")
+        self.open([b], job="two")
+        self.assertEqual(sorted(self.step([a])), sorted(self.step([b])))
+        self.assertEqual(self.commit(a.trainers[0], "step-1"), {"committed": "step-1"})
+        self.assertEqual((b.commits(job="one"), b.commits(job="two")), (["step-1"], []))
+
+    # ---- fencing ----
+
+    def test_a_host_that_was_lost_commits_nothing_more(self):
+        a, b = self.host(), self.host()
+        self.open([a, b])
+        self.step([a, b])
+        b.daemon.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(b.daemon.process.send_signal, signal.SIGCONT)
+        for trainer in a.trainers:
+            self.ends(trainer, "left: generation 2 of the hosts begins")
+        self.open([a])
+        self.step([a])
+        self.assertEqual(self.commit(a.trainers[0], "step-1"), {"committed": "step-1"})
+        b.trainers[0].ask("stale")
+        b.daemon.process.send_signal(signal.SIGCONT)
+        answer = b.trainers[0].answer()
+        self.assertEqual(answer.get("error"), "AbortedError", answer)
+        self.assertEqual(a.commits(), ["step-1"])
+
+    def test_a_commit_is_made_once_and_a_tag_names_one_state(self):
+        a, b = self.host(), self.host()
+        self.open([a, b])
+        self.step([a, b])
+        trainers = a.trainers + b.trainers
+        for trainer in trainers:
+            trainer.ask("step-1")
+        self.assertEqual([trainer.answer() for trainer in trainers], [{"committed": "step-1"}] * 4)
+        self.assertEqual(a.commits(), ["step-1"])
+        self.step([a, b])
+        answer = self.commit(b.trainers[0], "step-1")
+        self.assertEqual(answer.get("error"), "AlreadyExistsError", answer)
+        self.assertIn("use a new tag for each checkpoint", answer["text"])
+
+    # ---- etcd away ----
+
+    def test_the_run_goes_on_while_etcd_is_away_and_commits_wait_for_it(self):
+        a, b = (self.host(steady_millis=6000 * SLOW) for _ in range(2))
+        self.open([a, b])
+        for away, back in ((self.etcd.pause, self.etcd.resume), (self.etcd.kill, self.etcd.start)):
+            rows = self.step([a, b])
+            away()
+            time.sleep(1.5 * LEASE)  # longer than the lease
+            rows += self.step([a, b])
+            self.assertEqual(len(set(rows)), 8 * BATCH)
+            self.assertTrue(a.daemon.wait_for_log("the run goes on"))
+            case.wait_until(lambda: stager.status(NAME, runtime_dir=a.daemon.runtime_dir)["commit_problem"])
+            back()
+            self.assertTrue(a.daemon.wait_for_log("cluster.etcd answers again"))
+            self.step([a, b])
+            self.assertEqual(self.commit(a.trainers[0], f"after-{back.__name__}"), {"committed": f"after-{back.__name__}"})
+        self.assertNotIn("generation 2", a.daemon.log() + b.daemon.log())
+        self.etcd.kill()
+        answer = self.commit(b.trainers[0], "away")
+        self.assertEqual(answer.get("error"), "UnavailableError", answer)
+
+    # ---- what is refused ----
+
+    def refused(self, hosts, error, *texts):
+        for answer in self.answers(hosts):
+            self.assertEqual(answer.get("error"), error, answer)
+            for text in texts:
+                self.assertIn(text, answer["text"])
+
+    def test_hosts_that_begin_at_different_commits_are_named(self):
+        a, b = self.host(), self.host()
+        self.open([a])
+        self.step([a])
+        self.assertEqual(self.commit(a.trainers[0], "step-1"), {"committed": "step-1"})
+        for trainer in a.trainers:
+            trainer.close()
+        a.open("tag:step-1")
+        b.open("start")
+        self.refused([a, b], "FailedPreconditionError", "begins at", "tag:step-1", "pass 0, position 0",
+                     "begin at the same commit or state on all hosts")
+
+    def test_hosts_with_different_pipelines_are_named(self):
+        a, b = self.host(), self.host(seed=8)
+        a.open("start")
+        b.open("start")
+        self.refused([a, b], "FailedPreconditionError", "have different pipelines")
+
+    def test_an_open_without_a_place_is_refused_once_there_is_a_commit(self):
+        a = self.host()
+        self.open([a])
+        self.step([a])
+        self.assertEqual(self.commit(a.trainers[0], "step-1"), {"committed": "step-1"})
+        a.open("exact")
+        self.refused([a], "FailedPreconditionError", "has commits, the last one with tag step-1")
+        a.open("tag:none")
+        self.refused([a], "NotFoundError", "has no commit with tag none; the last ones: step-1")
+
+    @unittest.skipUnless(shutil.which("etcdctl"), "etcdctl is not installed (etcd-client)")
+    def test_a_wrong_password_is_named_and_an_open_waits_for_the_right_one(self):
+        self.etcd.call("user", "add", "root:right")
+        self.etcd.call("user", "grant-role", "root", "root")
+        self.etcd.call("auth", "enable")
+        path = os.path.join(self.etcd.folder, "password")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("wrong\n")
+        os.chmod(path, 0o600)
+        a = self.host(user="root", password_file=path)
+        a.open("start")
+        self.assertTrue(a.daemon.wait_for_log("user root cannot log in"), a.daemon.log())
+        self.assertNotIn("wrong", a.daemon.log())
+        with open(path, "w", encoding="ascii") as file:
+            file.write("right\n")
+        self.assertEqual(self.answers([a]), [{"opened": True}] * 2)
+
+    # ---- faults at random ----
+
+    def try_step(self, hosts):
+        """As step; False: the generation is over, or a trainer was killed."""
+        for host in hosts:
+            for trainer in host.trainers:
+                trainer.ask()
+        answers = self.answers(hosts)
+        for answer in answers:
+            if "error" in answer:
+                self.assertIn(answer["error"], ("AbortedError", "UnavailableError", "ended"), answer)
+        if any("error" in answer for answer in answers):
+            return False
+        if any(answer["rows"] is None for answer in answers):
+            self.assertEqual({answer["rows"] is None for answer in answers}, {True}, "hosts have equally many batches")
+            return None
+        return [row for answer in answers for row in answer["rows"]]
+
+    def disturb(self, hosts):
+        """Kills a host, starts the dead ones, or takes etcd away for longer than the lease."""
+        what = self.random.choice(("kill", "kill", "pause", "restart"))
+        if what == "kill" and len(hosts) > 1:
+            self.random.choice(hosts).kill()
+        elif what == "pause":
+            self.etcd.pause()
+            time.sleep(1.5 * LEASE)
+            self.etcd.resume()
+        else:
+            self.etcd.kill()
+            self.etcd.start()
+
+    def end_all(self, hosts):
+        """A host is gone: the trainers of the others get ABORTED."""
+        for trainer in (trainer for host in hosts if not host.is_dead() for trainer in host.trainers):
+            self.ends(trainer, "generation")
+
+    def attempt(self, hosts, resume, disturb_at):
+        """Trains from the commit on. Faults that end no generation are followed by another one. Returns the rows up to the last commit, its tag, and whether the pass is over."""
+        for host in hosts:
+            host.open(resume)
+        answers = self.answers(hosts)
+        if any(answer != {"opened": True} for answer in answers):
+            self.assertEqual({answer.get("error", "AbortedError") for answer in answers}, {"AbortedError"}, answers)
+            return [], resume, False
+        kept, rows, n = [], [], 0
+        while True:
+            if n == disturb_at:
+                self.disturb(hosts)
+                self.n_faults += 1
+                if any(host.is_dead() for host in hosts):
+                    self.end_all(hosts)
+                    return kept, resume, False
+                disturb_at = n + self.random.randrange(1, 12) if self.n_faults < KILLS else -1
+            step = self.try_step(hosts)
+            if not step:
+                return (kept + rows, resume, True) if step is None else (kept, resume, False)
+            n += 1
+            rows += step
+            if n % STEPS_PER_CHECKPOINT == 0:
+                self.n_tags += 1
+                answer = self.commit(self.random.choice(self.random.choice(hosts).trainers), f"c{self.n_tags}")
+                if "error" in answer:
+                    self.assertIn(answer["error"], ("AbortedError", "UnavailableError"), answer)
+                    return kept, resume, False
+                kept, rows, resume = kept + rows, [], f"tag:c{self.n_tags}"
+
+    def test_an_epoch_is_trained_once_while_hosts_and_etcd_are_killed(self):
+        print(f"seed {SEED} (STG_CLUSTER_SEED)", flush=True)
+        every = [self.host() for _ in range(3)]
+        self.n_tags, self.n_faults, trained, resume, is_over = 0, 0, [], "start", False
+        while not is_over:
+            hosts = [host for host in every if not host.is_dead()]
+            self.random.shuffle(hosts)
+            disturb_at = self.random.randrange(0, 12) if self.n_faults < KILLS else -1
+            rows, resume, is_over = self.attempt(hosts, resume, disturb_at)
+            trained += rows
+            for host in every:
+                if host.is_dead() and self.random.random() < 0.5:
+                    host.daemon.start()
+        print(f"{self.n_faults} faults, {len(trained)} of {N} elements trained, {len(trained) - len(set(trained))} twice")
+        self.assertEqual(len(trained), len(set(trained)))
+        self.assertLess(N - len(trained), 6 * BATCH)
+
+
+if __name__ == "__main__":
+    if "--train" in sys.argv:
+        train()
+    elif not shutil.which("etcd"):
+        print("skipped: etcd is not installed (etcd-server)")
+        sys.exit(77)
+    else:
+        case.main()
