@@ -39,7 +39,7 @@ def check(stagerd, folder, text):
 
 def value_of(text):
     if text.startswith("{"):
-        values = json.loads(re.sub(r"(?<= )(/[^,}]*)", r'"\1"', re.sub(r"(\w+):", r'"\1":', text)))
+        values = json.loads(re.sub(r"(?<= )(/[^,}]*)", r'"\1"', re.sub(r"(\w+): ", r'"\1": ', text)))
         return {key: value for key, value in values.items() if not key.endswith("_dir")}
     return int(text) if text.isdigit() else text
 
