@@ -210,6 +210,16 @@ struct stager_options {
      * alone where stagerd has the hosts (docs/cluster.md). */
     uint32_t dp_rank, dp_size;
     uint32_t local_rank, local_size;
+    /* Measures what a perfect loader would give this trainer: the stream returns
+     * replay_batches batches of a private run, then as many replayed ones, which are the
+     * first replay_held (0: 4) staged batches of the run, in turn, from memory. Then
+     * stager_next returns OUT_OF_RANGE. They are no training data: the stream has no
+     * state, commit, feed, next pass or stager_pollfd (FAILED_PRECONDITION), and does not
+     * reconnect; manual_ack has no effect. replay_batches is at least 8. Excludes state,
+     * resume and follow. stager_stream_info has the result, and `stagerctl explain
+     * --ideal` shows it. 0: replays nothing */
+    uint32_t replay_batches;
+    uint32_t replay_held; /* held in addition to max_in_flight */
 };
 
 /* The part of a feature that a tensor holds. A sparse feature "ids" is three
@@ -308,6 +318,11 @@ struct stager_stream_info {
     uint64_t reconnect_ns;    /* time for which it had none, as stager_next saw it */
     uint64_t generation;      /* of the pipeline that the next batches are of */
     uint64_t followed;        /* versions of the pipeline that the stream moved to */
+    /* With replay_batches. The time from one stager_next to the next, as a mean of a half
+     * without its first quarter; 0: the half is not over. */
+    uint64_t replayed;       /* batches that were replayed */
+    uint64_t run_step_ns;    /* with batches of the run */
+    uint64_t replay_step_ns; /* with replayed ones */
 };
 
 /* Room for the text of every state. One of several clients of a split may need it all;

@@ -221,6 +221,7 @@ static Stager__Open *open_fill(struct parts *parts, const struct stg_request *fr
     open->never_reconnects = open->has_never_reconnects = from->never_reconnects;
     open->follow = open->has_follow = from->follow;
     open->job = (char *)from->job;
+    open->replays = open->has_replays = from->replays;
     if (from->follow)
         STG_PUT(open, generation, from->generation);
     if (from->rejoin.member != 0)
@@ -340,6 +341,25 @@ static void gate_fill(Stager__Request *message, const struct stg_request *from)
 
 /* ---- report ---- */
 
+#define REPLAY_NUMBERS(F)                                                                \
+    F(n_held), F(n_run), F(run_ns), F(run_wait_ns), F(n_replayed), F(replayed_ns),       \
+        F(pid), F(age_ns)
+
+void stg_wire_replay_fill(const struct stg_replay_result *from, Stager__Replay *to)
+{
+    stager__replay__init(to);
+    REPLAY_NUMBERS(STG_PUT_NUMBER);
+    to->client_id = stg_wire_optional(from->client_id);
+}
+
+struct stg_replay_result stg_wire_replay_take(const Stager__Replay *from)
+{
+    struct stg_replay_result got = {.client_id = stg_wire_taken(from->client_id)};
+    struct stg_replay_result *ret = &got;
+    REPLAY_NUMBERS(STG_TAKE_NUMBER);
+    return got;
+}
+
 static int report_fill(const struct stg_report *from, struct stg_bump *bump,
                        Stager__Report *to)
 {
@@ -353,6 +373,12 @@ static int report_fill(const struct stg_report *from, struct stg_bump *bump,
     to->node = stg_wire_messages(bump, from->n_nodes, sizeof(Stager__ReportNode));
     if (to->node == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
+    if (from->replay.n_held != 0) {
+        to->replay = stg_bump_alloc(bump, sizeof(*to->replay));
+        if (to->replay == NULL)
+            return -STAGER_RESOURCE_EXHAUSTED;
+        stg_wire_replay_fill(&from->replay, to->replay);
+    }
     to->n_node = from->n_nodes;
     for (size_t i = 0; i < from->n_nodes; i++) {
         const struct stg_report_node *node = &from->nodes[i];
@@ -388,6 +414,8 @@ static int report_take(const Stager__Report *from, struct stg_bump *bump,
                                .cpu_ns = from->cpu_ns,
                                .nodes = nodes,
                                .n_nodes = from->n_node};
+    if (from->replay != NULL)
+        ret->replay = stg_wire_replay_take(from->replay);
     return 0;
 }
 
@@ -518,6 +546,7 @@ static void open_take(const Stager__Open *from, struct stg_request *ret)
     ret->never_reconnects = from->never_reconnects != 0;
     ret->follow = from->follow != 0;
     ret->job = from->job;
+    ret->replays = from->replays != 0;
     ret->generation = from->generation;
     reconnect_take(from->reconnect, &ret->rejoin);
     ret->rank = from->rank;

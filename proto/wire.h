@@ -66,6 +66,16 @@ enum stg_request_kind {
     STG_REQUEST_DRAIN = 32,
 };
 
+/* What a stream with replay_batches measured. */
+struct stg_replay_result {
+    uint32_t n_held; /* staged batches that were replayed in turn; 0: nothing was */
+    uint64_t n_run, run_ns, run_wait_ns; /* batches of the run that were measured */
+    uint64_t n_replayed, replayed_ns;
+    const char *client_id;
+    uint32_t pid;    /* explain */
+    uint64_t age_ns; /* explain */
+};
+
 /* What a trainer measured since its last report. The decoder checks only the form of a
  * report, not its numbers. */
 struct stg_report_node {
@@ -80,6 +90,7 @@ struct stg_report {
     uint64_t elapsed_ns, n_batches, wait_ns, n_runs, run_ns, cpu_ns;
     const struct stg_report_node *nodes;
     size_t n_nodes;
+    struct stg_replay_result replay; /* alone; n_held 0: none */
 };
 
 /* One request. In a decoded request, strings point into the bump passed to the decoder.
@@ -104,6 +115,7 @@ struct stg_request {
     const char *client_id; /* open */
     uint32_t max_in_flight;
     bool private_run;
+    bool replays; /* open: a private run of stager_options.replay_batches */
     bool manual_ack;
     bool named;          /* open: client_id was chosen by the user */
     uint32_t batch_size; /* open: rows of a slice; 0: batches as they are staged */
@@ -288,6 +300,8 @@ struct stg_explain {
     size_t n_tensors;
     struct stg_explain_decision *decisions;
     size_t n_decisions;
+    struct stg_replay_result *replays; /* the last ones, oldest first */
+    size_t n_replays;
     uint32_t n_left_out, n_runners;
     uint64_t elapsed_ns, n_items, pull_ns, compute_ns, room_ns, trainers_ns,
         trainers_wait_ns, cpu_ns;

@@ -97,6 +97,18 @@ static int decisions_fill(const struct stg_explain *from, struct stg_bump *bump,
     return 0;
 }
 
+static int replays_fill(const struct stg_explain *from, struct stg_bump *bump,
+                        Stager__ExplainReply *to)
+{
+    to->replay = stg_wire_messages(bump, from->n_replays, sizeof(Stager__Replay));
+    if (to->replay == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    to->n_replay = from->n_replays;
+    for (size_t i = 0; i < from->n_replays; i++)
+        stg_wire_replay_fill(&from->replays[i], to->replay[i]);
+    return 0;
+}
+
 int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
                           Stager__ExplainReply **ret)
 {
@@ -116,6 +128,8 @@ int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,
         rc = tensors_fill(from, bump, to);
     if (rc == 0)
         rc = decisions_fill(from, bump, to);
+    if (rc == 0)
+        rc = replays_fill(from, bump, to);
     if (rc == 0)
         *ret = to;
     return rc;
@@ -213,6 +227,18 @@ static int decisions_take(const Stager__ExplainReply *from, struct stg_bump *bum
     return 0;
 }
 
+static int replays_take(const Stager__ExplainReply *from, struct stg_bump *bump,
+                        struct stg_explain *ret, struct stg_err *err)
+{
+    ret->replays = stg_bump_alloc(bump, from->n_replay * sizeof(*ret->replays));
+    if (ret->replays == NULL)
+        return stg_wire_fail_memory(err);
+    ret->n_replays = from->n_replay;
+    for (size_t i = 0; i < from->n_replay; i++)
+        ret->replays[i] = stg_wire_replay_take(from->replay[i]);
+    return 0;
+}
+
 int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bump,
                           struct stg_explain *ret, struct stg_err *err)
 {
@@ -226,5 +252,7 @@ int stg_wire_explain_take(const Stager__ExplainReply *from, struct stg_bump *bum
     int rc = nodes_take(from, bump, ret, err);
     if (rc == 0)
         rc = tensors_take(from, bump, ret, err);
+    if (rc == 0)
+        rc = replays_take(from, bump, ret, err);
     return rc == 0 ? decisions_take(from, bump, ret, err) : rc;
 }

@@ -44,6 +44,10 @@ void *stg_wire_messages(struct stg_bump *bump, size_t n, size_t size);
 
 int stg_wire_fail_memory(struct stg_err *err);
 
+/* A result of replay_batches, as reports and the reply `explain` have it. */
+void stg_wire_replay_fill(const struct stg_replay_result *from, Stager__Replay *to);
+struct stg_replay_result stg_wire_replay_take(const Stager__Replay *from);
+
 /* ---- wire_explain.c ---- */
 
 int stg_wire_explain_fill(const struct stg_explain *from, struct stg_bump *bump,

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/api/replay.h"
 #include "client/compute/compute.h"
 #include "client/device/copier.h"
 #include "client/run/load.h"
@@ -162,7 +163,7 @@ uint32_t stg_attach_max_in_flight(const struct stager_options *options)
     uint32_t ahead = options->device_capacity != 0 ? options->device_capacity
                                                    : (uint32_t)STG_DEVICE_CAPACITY;
     return (options->max_in_flight != 0 ? options->max_in_flight : 2) +
-           (options->device != NULL ? ahead : 0);
+           (options->device != NULL ? ahead : 0) + options->replay_held;
 }
 
 int stg_attach_create(const struct stager_options *options, struct stager_stream **ret,
@@ -182,6 +183,8 @@ int stg_attach_create(const struct stager_options *options, struct stager_stream
     int rc = stg_guard_create(&stream->guard, err);
     if (rc == 0 && options->device != NULL)
         rc = stg_copier_create(options, &stream->copier, err);
+    if (rc == 0)
+        rc = stg_replay_create(stream, options, err);
     if (rc < 0) {
         stager_close(stream);
         return rc;
@@ -217,6 +220,7 @@ void stg_attach_request(const struct stager_stream *stream, const char *name,
         .never_reconnects = options->daemon_reconnect_millis == STAGER_NEVER,
         .follow = options->follow != 0,
         .job = options->job,
+        .replays = options->replay_batches != 0,
         .rank = options->rank,
         .world_size = options->world_size,
         .data_parallel = {.rank = options->dp_rank,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "client/api/poll.h"
+#include "client/api/replay.h"
 #include "client/device/copier.h"
 #include "client/stager.h"
 #include "client/stream/leased.h"
@@ -20,7 +21,7 @@ static void leave_current(struct stager_stream *stream, bool parted)
 {
     struct stg_leased *leased = stream->current;
     stream->current = NULL;
-    if (leased == NULL || leased->n_in_hand > 0)
+    if (leased == NULL || leased->n_in_hand > 0 || leased->is_retained)
         return;
     if (parted)
         stg_leased_return(stream, leased);
@@ -56,6 +57,7 @@ static void free_stream(struct stager_stream *stream, bool ours)
     unlink_retired(stream);
     free_reconnect(stream->reconnect);
     stg_poll_destroy(stream->poll);
+    stg_replay_destroy(stream->replay);
     stg_computer_destroy(stream->computer, ours);
     stg_copier_destroy(stream->copier, ours);
     if (ours) {
@@ -133,6 +135,7 @@ void stager_close(struct stager_stream *stream)
         if (parted)
             stg_stream_return_untaken(stream);
         leave_current(stream, parted);
+        stg_replay_leave(stream, parted);
         if (stream->copier != NULL)
             stg_copier_leave(stream, parted);
     }

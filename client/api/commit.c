@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/api/reconnect.h"
+#include "client/api/replay.h"
 #include "client/stager.h"
 #include "client/stream/progress.h"
 
@@ -34,6 +35,8 @@ static bool is_away(const struct stager_stream *stream, int rc)
 int stager_commit(struct stager_stream *stream, const char *state, const char *tag)
 {
     int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = stg_replay_refuses(stream, "commits nothing");
     if (rc == 0)
         rc = check(stream, state, tag, &stream->err);
     if (rc < 0)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/api/replay.h"
 #include "client/stager.h"
 #include "client/stream/stream.h"
 #include "client/stream/value.h"
@@ -54,6 +55,8 @@ int stager_feed(struct stager_stream *stream, const char *name,
                 const struct stager_tensor *value, uint64_t *ret_feed_version)
 {
     int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = stg_replay_refuses(stream, "takes no feed");
     if (rc < 0)
         return rc;
     if (stg_stream_is_over(stream))

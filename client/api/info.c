@@ -4,18 +4,21 @@
  */
 #include <assert.h>
 
+#include "client/api/replay.h"
 #include "client/device/copier.h"
 #include "client/stager.h"
 #include "client/stream/stream.h"
 #include "client/transport/sized.h"
 
 /* A field that later fills padding would not change the size: there is none. */
-static_assert(
-    sizeof(struct stager_options) == STG_SIZE_TO(stager_options, local_size) &&
-        sizeof(struct stager_batch_info) == STG_SIZE_TO(stager_batch_info, position) &&
-        sizeof(struct stager_stream_info) == STG_SIZE_TO(stager_stream_info, followed) &&
-        sizeof(struct stager_gpu_info) == STG_SIZE_TO(stager_gpu_info, reserved0),
-    "a struct that may grow ends with its last field");
+static_assert(sizeof(struct stager_options) == STG_SIZE_TO(stager_options, replay_held) &&
+                  sizeof(struct stager_batch_info) ==
+                      STG_SIZE_TO(stager_batch_info, position) &&
+                  sizeof(struct stager_stream_info) ==
+                      STG_SIZE_TO(stager_stream_info, replay_step_ns) &&
+                  sizeof(struct stager_gpu_info) ==
+                      STG_SIZE_TO(stager_gpu_info, reserved0),
+              "a struct that may grow ends with its last field");
 
 size_t stager_target_count(const struct stager_stream *stream)
 {
@@ -78,6 +81,7 @@ int stager_stream_info(const struct stager_stream *stream, struct stager_stream_
         .dropped_rows = ours ? stg_ring_dropped_rows(&stream->ring) : 0,
     };
     count_reconnects(stream, &info);
+    stg_replay_info(stream, &info);
     return stg_sized_write(&info, STG_SIZE_TO(stager_stream_info, dropped_rows),
                            sizeof(info), "stager_stream_info", ret, stg_client_err());
 }

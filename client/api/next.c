@@ -5,6 +5,7 @@
 #include "client/api/close.h"
 #include "client/api/poll.h"
 #include "client/api/reconnect.h"
+#include "client/api/replay.h"
 #include "client/device/copier.h"
 #include "client/run/run.h"
 #include "client/stager.h"
@@ -58,11 +59,15 @@ int stager_next(struct stager_stream *stream, int64_t timeout_millis,
         return rc;
     stream->late = false;
     uint64_t began = stg_stream_span_begin(stream);
-    rc = take(stream, timeout_millis, ret);
+    if (!stg_replay_is_on(stream))
+        rc = take(stream, timeout_millis, ret);
     if (stg_reconnect_is_due(stream, rc))
         rc = take_again(stream, timeout_millis, ret);
+    if (stream->replay != NULL)
+        rc = stg_replay_next(stream, rc, ret);
+    else
+        note_progress(stream, rc == 0 ? *ret : NULL);
     stream->n_batches += rc == 0;
-    note_progress(stream, rc == 0 ? *ret : NULL);
     if (rc == -STAGER_OUT_OF_RANGE) {
         int late = stg_computer_synchronize(stream);
         rc = late < 0 ? late : rc;
@@ -87,7 +92,9 @@ void stager_release(struct stager_batch *batch)
     } else {
         struct stg_leased *leased = batch->leased;
         stg_batch_hand_in(batch);
-        if (leased->n_in_hand == 0 && leased != stream->current)
+        if (leased->is_retained)
+            stg_leased_restore(stream, leased);
+        else if (leased->n_in_hand == 0 && leased != stream->current)
             stg_leased_return(stream, leased);
     }
     stg_stream_reap(stream);
@@ -109,6 +116,8 @@ void stager_release_after(struct stager_batch *batch, void *device_stream)
 int stager_rewind(struct stager_stream *stream)
 {
     int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = stg_replay_refuses(stream, "has no next pass");
     if (rc < 0)
         return rc;
     if (stg_stream_is_over(stream))
@@ -127,6 +136,8 @@ int stager_rewind(struct stager_stream *stream)
 int stager_pollfd(struct stager_stream *stream)
 {
     int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = stg_replay_refuses(stream, "has no descriptor to poll");
     if (rc == 0)
         rc = stg_poll_open(stream);
     if (rc >= 0) {

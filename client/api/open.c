@@ -9,6 +9,7 @@
 
 #include "client/api/attach.h"
 #include "client/api/reconnect.h"
+#include "client/api/replay.h"
 #include "client/device/copier.h"
 #include "client/stager.h"
 #include "client/stream/progress.h"
@@ -48,7 +49,8 @@ static int check_options(const char *name, const struct stager_options *options,
     if (stg_attach_max_in_flight(options) > STG_MAX_IN_FLIGHT)
         return stg_err(
             err, -STAGER_INVALID_ARGUMENT,
-            "max_in_flight and device_capacity are %u together; the maximum is %u",
+            "max_in_flight, device_capacity and replay_held are %u together; the maximum "
+            "is %u",
             stg_attach_max_in_flight(options), STG_MAX_IN_FLIGHT);
     uint32_t inter_op = options->inter_op_threads_num;
     uint32_t intra_op = options->intra_op_threads_num;
@@ -185,6 +187,8 @@ int stager_open(struct stager *client, const char *name,
                  ? 0
                  : stg_sized_read(options, STG_SIZE_TO(stager_options, reserved0),
                                   sizeof(known), "stager_options", &known, err);
+    if (rc == 0)
+        rc = stg_replay_options(&known, err);
     bool again = rc == 0;
     for (int i = 0; again && i < MAX_OPENED; i++) {
         again = false;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/api/replay.h"
 #include "client/device/copier.h"
 #include "client/stager.h"
 #include "client/stream/progress.h"
@@ -49,6 +50,8 @@ int stager_state(struct stager_stream *stream, char *buf, size_t bytes)
     char text[STG_STATE_TEXT_BYTES];
     struct stg_state state;
     int rc = stg_stream_enter(stream);
+    if (rc == 0)
+        rc = stg_replay_refuses(stream, "has no state");
     if (rc == 0)
         rc =
             stg_progress_state(stream, stg_copier_is_ahead(stream), &state, &stream->err);

@@ -324,7 +324,7 @@ static struct stager_batch *pop(struct stg_copier *copier)
 static void let_go(struct stager_batch *batch)
 {
     struct stager_stream *stream = batch->stream;
-    slot_of(stream, batch->leased)->is_leaving = true;
+    slot_of(stream, batch->leased)->is_leaving = !batch->leased->is_retained;
     stg_batch_hand_in(batch);
 }
 
@@ -359,7 +359,7 @@ bool stg_copier_is_ahead(const struct stager_stream *stream)
 /* ---- next ---- */
 
 /* The daemon has let go of this client: what was not handed out may be another's. */
-static void drop_ahead(struct stager_stream *stream)
+void stg_copier_drop_ahead(struct stager_stream *stream)
 {
     struct stg_copier *copier = stream->copier;
     copier->error = 0;
@@ -415,7 +415,7 @@ int stg_copier_next(struct stager_stream *stream, int64_t timeout_millis,
     if (copier->n_ahead > 0)
         stg_control_set_asked(&stream->control, copier->handed_out + 1);
     if (stg_ring_is_revoked(&stream->ring))
-        drop_ahead(stream);
+        stg_copier_drop_ahead(stream);
     if (copier->n_ahead == 0 && copier->error != 0)
         return tell_error(stream);
     if (copier->n_ahead == 0) {

@@ -57,6 +57,9 @@ void stg_copier_release(struct stager_batch *batch, bool own, void *native);
 /* Returns whether the stream holds a batch that stager_next would return. */
 bool stg_copier_is_ahead(const struct stager_stream *stream);
 
+/* Gives back the batches that stager_next has not returned. */
+void stg_copier_drop_ahead(struct stager_stream *stream);
+
 /* Before the client leaves the pipeline, synchronize waits for copies and returns the
  * batches that the trainer released. After it, leave drops the batches ahead: if the
  * daemon has let go of the client (parted) their leases return, else they stay with the

@@ -108,16 +108,17 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     const char *name, *runtime_dir, *client_id, *gpu;
     unsigned max_in_flight, batch_size, gpu_capacity, inter_op, intra_op, rank,
-        world_size, reconnect_millis, dp_rank, dp_size, local_rank, local_size;
+        world_size, reconnect_millis, dp_rank, dp_size, local_rank, local_size,
+        replay_batches, replay_held;
     int private_run, manual_ack, writable, follow;
     const char *state, *resume, *job;
     PyObject *fields, *fetches;
-    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIpz(IIII)", &name, &runtime_dir,
+    if (!PyArg_ParseTuple(args, "szzIppIpzIOOIIzzIIIpz(IIII)(II)", &name, &runtime_dir,
                           &client_id, &max_in_flight, &private_run, &manual_ack,
                           &batch_size, &writable, &gpu, &gpu_capacity, &fields, &fetches,
                           &inter_op, &intra_op, &state, &resume, &rank, &world_size,
                           &reconnect_millis, &follow, &job, &dp_rank, &dp_size,
-                          &local_rank, &local_size))
+                          &local_rank, &local_size, &replay_batches, &replay_held))
         return NULL;
     struct stager_options options = {.struct_size = sizeof(options),
                                      .client_id = client_id,
@@ -143,7 +144,9 @@ static PyObject *stream_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      .dp_rank = dp_rank,
                                      .dp_size = dp_size,
                                      .local_rank = local_rank,
-                                     .local_size = local_size};
+                                     .local_size = local_size,
+                                     .replay_batches = replay_batches,
+                                     .replay_held = replay_held};
     struct stg_py_stream *self = PyObject_New(struct stg_py_stream, type);
     if (self == NULL)
         return NULL;
@@ -261,11 +264,12 @@ static int wait_for_batch(struct stg_py_stream *self, long long millis,
         stg_control_set_waiting_since(&self->stream->control, (uint64_t)begin_ns);
         if (!doze(self, min_ns(deadline_ns, now_ns + LOOK_NS)))
             return 1;
+        int64_t woken_ns = stg_clock_ns();
+        self->stream->wait_ns += (uint64_t)(woken_ns - now_ns);
+        now_ns = woken_ns;
         rc = stager_next(self->stream, 0, ret);
-        now_ns = stg_clock_ns();
     }
     self->stream->n_sleeps += now_ns > begin_ns;
-    self->stream->wait_ns += (uint64_t)(now_ns - begin_ns);
     return rc;
 }
 
@@ -514,7 +518,7 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK sK sK}", "batches",
+        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK sK sK sK sK sK}", "batches",
         (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
         "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
         (unsigned long long)info.sleeps, "held", info.held, "max_in_flight",
@@ -529,7 +533,9 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         (unsigned long long)info.reconnects, "reconnect_ns",
         (unsigned long long)info.reconnect_ns, "generation",
         (unsigned long long)info.generation, "followed",
-        (unsigned long long)info.followed);
+        (unsigned long long)info.followed, "replayed", (unsigned long long)info.replayed,
+        "run_step_ns", (unsigned long long)info.run_step_ns, "replay_step_ns",
+        (unsigned long long)info.replay_step_ns);
 }
 
 /* Of a closed stream too. */

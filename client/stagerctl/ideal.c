@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * explain --ideal: what a perfect loader would give, estimated from the waits of the
- * trainers in a window. Nothing is replayed.
+ * explain --ideal: what a perfect loader would give: as streams with replay_batches have
+ * measured it, and estimated from the waits of the trainers in a window.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -92,6 +92,81 @@ static double speedup(const struct window *window, const struct trainer *t)
     return 1 / (1 - wait_share(window, t)) - 1;
 }
 
+/* ---- replays ---- */
+
+static double mean_ns(uint64_t ns, uint64_t n)
+{
+    return (double)ns / (double)n;
+}
+
+/* How much less time a batch takes. */
+static double replay_speedup(const struct stg_replay_result *r)
+{
+    return mean_ns(r->run_ns, r->n_run) / mean_ns(r->replayed_ns, r->n_replayed) - 1;
+}
+
+/* A client sent the numbers. */
+static bool is_measured(const struct stg_replay_result *r)
+{
+    return r->n_run > 0 && r->run_ns > 0 && r->n_replayed > 0 && r->replayed_ns > 0;
+}
+
+static void print_replays_json(struct stg_json_writer *json, const struct stg_explain *e)
+{
+    stg_json_key(json, "replays");
+    stg_json_array_begin(json);
+    for (size_t i = 0; i < e->n_replays; i++) {
+        const struct stg_replay_result *r = &e->replays[i];
+        if (!is_measured(r))
+            continue;
+        stg_json_object_begin(json);
+        stg_json_put_string(json, "client_id", stg_text_or(r->client_id, ""));
+        stg_json_put_uint(json, "pid", r->pid);
+        stg_json_put_uint(json, "age_ns", r->age_ns);
+        stg_json_put_uint(json, "held", r->n_held);
+        stg_json_put_uint(json, "run_batches", r->n_run);
+        stg_json_put_uint(json, "run_ns", r->run_ns);
+        stg_json_put_uint(json, "run_wait_ns", r->run_wait_ns);
+        stg_json_put_uint(json, "replay_batches", r->n_replayed);
+        stg_json_put_uint(json, "replay_ns", r->replayed_ns);
+        stg_json_put_float(json, "speedup", replay_speedup(r));
+        stg_json_object_end(json);
+    }
+    stg_json_array_end(json);
+}
+
+static void add_replay(struct stg_table *table, const struct stg_replay_result *r)
+{
+    char name[65], rate[32], share[32];
+    snprintf(name, sizeof(name), "%s", stg_text_or(r->client_id, "-"));
+    stg_ctl_clean(name);
+    stg_table_add(table, "%s", name);
+    stg_table_add(table, "%s",
+                  stg_ctl_number(stg_ctl_rate(r->n_run, r->run_ns), rate, sizeof(rate)));
+    stg_table_add(
+        table, "%s",
+        stg_ctl_number(stg_ctl_rate(r->n_replayed, r->replayed_ns), rate, sizeof(rate)));
+    stg_table_add(table, "%s",
+                  stg_ctl_share(r->run_wait_ns, r->run_ns, share, sizeof(share)));
+    stg_table_add(table, "%+.1f %%", 100 * replay_speedup(r));
+    stg_table_add(table, "%.0f s ago", (double)r->age_ns / 1e9);
+}
+
+static void print_replays(const struct stg_explain *e)
+{
+    static const char *const titles[] = {"TRAINER", "BATCHES/S",      "REPLAYED",
+                                         "WAIT",    "PERFECT LOADER", "MEASURED"};
+    struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
+    for (size_t i = 0; i < table.n_columns; i++)
+        stg_table_add(&table, "%s", titles[i]);
+    for (size_t i = 0; i < e->n_replays; i++) {
+        if (is_measured(&e->replays[i]))
+            add_replay(&table, &e->replays[i]);
+    }
+    printf("%s: measured by trainers that replayed batches (replay_batches)\n", e->name);
+    stg_table_print(&table, "  ");
+}
+
 static void print_json(const struct stg_explain *e, const struct window *window)
 {
     struct stg_json_writer json = stg_ctl_json();
@@ -99,6 +174,7 @@ static void print_json(const struct stg_explain *e, const struct window *window)
     stg_json_put_string(&json, "name", e->name);
     stg_json_put_string(&json, "method", "estimate from measured waits");
     stg_json_put_float(&json, "seconds", (double)window->ns / 1e9);
+    print_replays_json(&json, e);
     stg_json_key(&json, "trainers");
     stg_json_array_begin(&json);
     for (size_t i = 0; i < window->n; i++) {
@@ -146,12 +222,12 @@ static void add_trainer(struct stg_table *table, const struct window *window,
         stg_table_add(table, "-");
 }
 
-static void print_text(const struct stg_explain *e, const struct window *window)
+static void print_estimate(const struct stg_explain *e, const struct window *window)
 {
     static const char *const titles[] = {"TRAINER", "BATCHES/S", "WAIT A BATCH", "WAIT",
                                          "PERFECT LOADER"};
     struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
-    printf("%s: an estimate from the waits of %.1f s; nothing was replayed\n", e->name,
+    printf("%s: an estimate from the waits of %.1f s\n", e->name,
            (double)window->ns / 1e9);
     for (size_t i = 0; i < table.n_columns; i++)
         stg_table_add(&table, "%s", titles[i]);
@@ -160,6 +236,14 @@ static void print_text(const struct stg_explain *e, const struct window *window)
             add_trainer(&table, window, &window->trainers[i]);
     }
     stg_table_print(&table, "  ");
+}
+
+static void print_text(const struct stg_explain *e, const struct window *window)
+{
+    if (e->n_replays > 0)
+        print_replays(e);
+    if (window->n > 0)
+        print_estimate(e, window);
     stg_ctl_write_verdict(stdout, e);
 }
 
@@ -170,6 +254,7 @@ static void sleep_for(uint64_t seconds)
     }
 }
 
+/* Without a trainer the window is empty: replays are all there is to show. */
 static int measure(struct stg_ctl_link *link, const struct stg_ctl_options *options,
                    struct window *window)
 {
@@ -178,12 +263,10 @@ static int measure(struct stg_ctl_link *link, const struct stg_ctl_options *opti
     int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0)
         status = begin(&reply.status, window);
-    if (status == 0 && window->n == 0)
-        status = stg_ctl_fail(-STAGER_FAILED_PRECONDITION,
-                              "no trainer is attached: explain --ideal measures the "
-                              "waits of trainers that run");
-    if (status != 0)
+    if (status != 0 || window->n == 0) {
+        window->ns = 0;
         return status;
+    }
     sleep_for(options->seconds > 0 ? options->seconds : DEFAULT_SECONDS);
     status = stg_ctl_ask(link, &request, &reply);
     if (status == 0)
@@ -202,6 +285,12 @@ int stg_ctl_ideal(const struct stg_ctl_options *options)
     int status = measure(link, options, &window);
     if (status == 0)
         status = stg_ctl_ask(link, &request, &reply);
+    if (status == 0 && window.n == 0 && reply.explain.n_replays == 0)
+        status =
+            stg_ctl_fail(-STAGER_FAILED_PRECONDITION,
+                         "no trainer is attached, and none replayed batches: explain "
+                         "--ideal measures the waits of trainers that run, and shows "
+                         "what streams with replay_batches have measured");
     if (status == 0) {
         (options->json ? print_json : print_text)(&reply.explain, &window);
         status = stg_ctl_finish();

@@ -63,7 +63,10 @@ static const struct command commands[] = {
      "  and the decisions of stagerd. --dot prints the graph for Graphviz. --ideal "
      "measures "
      "the trainers\n"
-     "  for S (5) seconds and prints how much faster a perfect loader would make them.",
+     "  for S (5) seconds and prints how much faster a perfect loader would make them, "
+     "as "
+     "estimated\n"
+     "  from their waits and as measured by streams with replay_batches.",
      explain},
     {"cat", ARGUMENT_ONE, "NAME [--limit N] [--rows]", "lw",
      "Prints the batches of a private run, from the start of the data. Other clients do "

@@ -134,6 +134,12 @@ void stg_leased_return(struct stager_stream *stream, struct stg_leased *leased)
     stg_leased_forget(stream, leased);
 }
 
+void stg_leased_restore(struct stager_stream *stream, const struct stg_leased *leased)
+{
+    if (leased->n_in_hand == 0 && stream->copy_on_write)
+        stg_map_forget(&stream->segment, leased->base, leased->bytes);
+}
+
 void stg_stream_return_untaken(struct stager_stream *stream)
 {
     struct stg_descriptor d;

@@ -36,6 +36,11 @@ void stg_leased_forget(struct stager_stream *stream, struct stg_leased *leased);
 /* As that, and the lease goes back. */
 void stg_leased_return(struct stager_stream *stream, struct stg_leased *leased);
 
+/* The lease is retained: drops what the trainer wrote to the batch, once it is not in
+ * hand.
+ */
+void stg_leased_restore(struct stager_stream *stream, const struct stg_leased *leased);
+
 /* Returns the items of the ring that were not taken and will not be read. Called only
  * once the daemon has detached this client: before, it would acknowledge them, and other
  * clients would not get them. */

@@ -31,6 +31,7 @@ struct stg_leased {
     uint32_t lease, lease_generation;
     uint32_t device;               /* as in its descriptor */
     uint32_t n_in_hand;            /* batches of the trainer that refer to it */
+    bool is_retained;              /* of a replay: a release does not give it back */
     uint64_t elements;             /* of the pass, up to its end; 0: stagerd sends none */
     uint64_t position;             /* of the ring, after its descriptor */
     uint32_t next_slice, n_slices; /* of a stream with batch_size */
@@ -112,6 +113,24 @@ struct stg_reconnect {
     char why[STG_ERR_TEXT_BYTES]; /* the last failure; "": none */
 };
 
+/* The run, or the replay of some of its batches. */
+struct stg_replay_half {
+    uint64_t n; /* that stager_next returned */
+    int64_t from_ns;
+    uint64_t from_wait_ns; /* the stream's, then */
+    uint64_t n_measured, ns, wait_ns;
+};
+
+/* Of a stream with replay_batches (api/replay.h). */
+struct stg_replay {
+    uint64_t n_batches; /* of each half */
+    struct stg_replay_half run, again;
+    bool is_on;  /* the run is over */
+    uint32_t at; /* place in retained of the next one */
+    uint32_t n_retained, max_retained;
+    struct stg_leased *retained[];
+};
+
 /* What stager_pollfd gave: an epoll of what the stream waits for now. */
 struct stg_poll {
     int fd, timer;
@@ -163,6 +182,7 @@ struct stager_stream {
     uint64_t generation; /* of the pipeline */
     struct stg_reconnect *reconnect; /* NULL: it does not */
     struct stg_poll *poll;           /* NULL before the first stager_pollfd */
+    struct stg_replay *replay;       /* NULL: it replays nothing */
 
     struct stg_map ring_page, control_page;
     struct stg_leased *leases;      /* max_in_flight of them */

@@ -266,7 +266,7 @@ static int end_revoked(struct stager_stream *stream)
 {
     struct stg_leased *leased = stream->current;
     stream->current = NULL;
-    if (leased != NULL && leased->n_in_hand == 0)
+    if (leased != NULL && leased->n_in_hand == 0 && !leased->is_retained)
         stg_leased_return(stream, leased);
     stg_stream_return_untaken(stream);
     set_waiting(stream, false);
@@ -323,4 +323,26 @@ int stg_stream_take(struct stager_stream *stream, int64_t timeout_millis,
         rc = take_one(stream, timeout_millis, ret);
     } while (rc == 1);
     return rc;
+}
+
+int stg_stream_take_again(struct stager_stream *stream, struct stg_leased *leased,
+                          struct stager_batch **ret)
+{
+    if (stream->finished != 0)
+        return stg_err(&stream->err, stream->finished, "%s", stream->final_text);
+    if (stg_ring_is_revoked(&stream->ring))
+        return end_revoked(stream);
+    if (stream->batch_size != 0) {
+        if (stream->current == NULL)
+            leased->next_slice = 0;
+        stream->current = leased;
+        return take_slice(stream, ret);
+    }
+    if (stream->free_batches == NULL)
+        return stg_err(&stream->err, -STAGER_FAILED_PRECONDITION,
+                       "this call would block forever: %u batches are in hand: release "
+                       "one, or open with a larger max_in_flight",
+                       stream->max_in_flight);
+    *ret = stg_batch_hand_out(stream, leased);
+    return 0;
 }

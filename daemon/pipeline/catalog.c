@@ -181,6 +181,7 @@ static void free_pipeline(struct stg_pipeline *pipeline)
     stg_journal_unref(pipeline->journal);
     stg_definition_unref(pipeline->definition);
     stg_measure_destroy(pipeline->measure);
+    free(pipeline->replays.entries);
     stg_totals_finish(&pipeline->totals);
     free(pipeline);
 }

@@ -64,6 +64,20 @@ struct stg_instance {
     uint32_t shown_clients;
 };
 
+/* Results of stager_options.replay_batches. */
+#define STG_MAX_REPLAYS 64
+
+struct stg_replay_entry {
+    struct stg_replay_result result; /* its client_id: */
+    char client_id[128];
+    uint64_t generation, at_ns;
+};
+
+struct stg_replays {
+    uint64_t n;                       /* ever; entry i is entries[i % STG_MAX_REPLAYS] */
+    struct stg_replay_entry *entries; /* NULL before the first one */
+};
+
 struct stg_pipeline {
     struct stg_pipeline *next;
     char name[65];
@@ -78,12 +92,13 @@ struct stg_pipeline {
     char last_error[512];            /* of them */
     struct stg_gone_list gone;       /* their clients */
     struct stg_measure *measure;     /* of the last of them; or NULL */
-    struct stg_instance *instance;   /* shared, newest; NULL: idle */
-    struct stg_pipeline *candidate;  /* that fills its buffer, to replace it; or NULL */
-    uint32_t max_in_flight;      /* of the client that began the last instance; or 0 */
-    uint64_t hosts_entry;        /* of the last instance that had one */
-    struct stg_workers *workers; /* of a py_function step; NULL: none */
-    struct stg_journal *journal; /* its commits */
+    struct stg_replays replays;
+    struct stg_instance *instance;  /* shared, newest; NULL: idle */
+    struct stg_pipeline *candidate; /* that fills its buffer, to replace it; or NULL */
+    uint32_t max_in_flight;         /* of the client that began the last instance; or 0 */
+    uint64_t hosts_entry;           /* of the last instance that had one */
+    struct stg_workers *workers;    /* of a py_function step; NULL: none */
+    struct stg_journal *journal;    /* its commits */
     struct stg_gathering *gathering; /* of a run before the restart; or NULL */
     uint64_t disk_bytes;             /* of its definitions, as counted there */
     struct stg_share *counted;       /* on whose quota the pipeline counts; or NULL */
@@ -189,7 +204,8 @@ int stg_catalog_delete(struct stg_catalog *catalog, struct stg_pipeline *pipelin
 /* The wishes of a client that opens. */
 struct stg_wanted {
     bool private_run;
-    bool warm; /* there is no client yet: the run fills its buffer for the first one */
+    bool replays; /* it takes batches of a private run again and again */
+    bool warm;    /* there is no client yet: the run fills its buffer for the first one */
     uint32_t max_in_flight;
     uint32_t world_size;           /* as stager_options.world_size */
     struct stg_deal deal;          /* of the records; n_hosts 0: all */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/pipeline/explain.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -281,6 +282,45 @@ static int fill_missing(const struct stg_pipeline_status *status, struct stg_bum
     return ret->why != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
 }
 
+/* ---- replays ---- */
+
+void stg_explain_add_replay(struct stg_pipeline *pipeline,
+                            const struct stg_replay_result *result)
+{
+    struct stg_replays *replays = &pipeline->replays;
+    if (replays->entries == NULL)
+        replays->entries = calloc(STG_MAX_REPLAYS, sizeof(*replays->entries));
+    if (replays->entries == NULL)
+        return;
+    struct stg_replay_entry *entry = &replays->entries[replays->n++ % STG_MAX_REPLAYS];
+    *entry = (struct stg_replay_entry){
+        .result = *result, .generation = pipeline->generation, .at_ns = stg_now_ns()};
+    snprintf(entry->client_id, sizeof(entry->client_id), "%s", result->client_id);
+}
+
+/* Those of this generation. */
+static int fill_replays(const struct stg_pipeline *pipeline, struct stg_bump *bump,
+                        struct stg_explain *ret)
+{
+    const struct stg_replays *replays = &pipeline->replays;
+    size_t n = replays->n < STG_MAX_REPLAYS ? replays->n : STG_MAX_REPLAYS;
+    uint64_t now_ns = stg_now_ns();
+    ret->replays = stg_bump_alloc(bump, (n + 1) * sizeof(*ret->replays));
+    if (ret->replays == NULL)
+        return -STAGER_RESOURCE_EXHAUSTED;
+    for (uint64_t i = replays->n - n; i < replays->n; i++) {
+        const struct stg_replay_entry *entry = &replays->entries[i % STG_MAX_REPLAYS];
+        struct stg_replay_result *to = &ret->replays[ret->n_replays];
+        if (entry->generation != pipeline->generation)
+            continue;
+        *to = entry->result;
+        to->client_id = entry->client_id;
+        to->age_ns = now_ns - entry->at_ns;
+        ret->n_replays++;
+    }
+    return 0;
+}
+
 int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
                      struct stg_explain *ret, struct stg_err *err)
 {
@@ -313,7 +353,8 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
     int rc = fill(&m, pipeline->definition, stg_now_ns(), err);
     if (stage != NULL)
         stg_stage_unlook(stage);
-    if (rc == 0 && fill_missing(&status, bump, ret) < 0)
+    if (rc == 0 &&
+        (fill_missing(&status, bump, ret) < 0 || fill_replays(pipeline, bump, ret) < 0))
         rc = stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     return rc;
 }

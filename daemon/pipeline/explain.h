@@ -13,4 +13,8 @@
 int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
                      struct stg_explain *ret, struct stg_err *err);
 
+/* Keeps a result of a client of the pipeline. Without memory it is lost. */
+void stg_explain_add_replay(struct stg_pipeline *pipeline,
+                            const struct stg_replay_result *result);
+
 #endif

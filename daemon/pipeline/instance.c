@@ -534,6 +534,16 @@ static struct stg_comparing comparing_of(const struct stg_catalog *catalog,
     return comparing;
 }
 
+/* The workers read on behalf of the applier. */
+static struct stg_remote_config remote_of(const struct stg_definition *definition)
+{
+    return (struct stg_remote_config){.workers = &definition->spec->staged.remote,
+                                      .uid = definition->applier.uid,
+                                      .gid = definition->applier.gid,
+                                      .groups = definition->applier.groups,
+                                      .n_groups = definition->applier.n_groups};
+}
+
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         const struct stg_wanted *wanted, struct stg_instance **ret,
                         struct stg_err *err)
@@ -603,6 +613,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .deal = wanted->deal,
         .comparing = comparing_of(catalog, definition, wanted),
         .private_run = private_run,
+        .replays = wanted->replays,
         .warm = wanted->warm,
         .audit_run = audits ? stg_catalog_make_id() : 0,
         .audits_contents = audits && audit == STG_AUDIT_CONTENTS,
@@ -619,11 +630,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .trace = private_run ? NULL : &definition->trace,
         .tap = private_run ? NULL : &definition->tap,
         .content = definition->content,
-        .remote = {.workers = &definition->spec->staged.remote,
-                   .uid = definition->applier.uid,
-                   .gid = definition->applier.gid,
-                   .groups = definition->applier.groups,
-                   .n_groups = definition->applier.n_groups},
+        .remote = remote_of(definition),
         .cancelled = &instance->abandoned,
         .wake = catalog->hooks.wake,
         .owner = catalog->hooks.owner,

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "daemon/host/process.h"
 #include "daemon/pipeline/elastic.h"
+#include "daemon/pipeline/explain.h"
 #include "daemon/pipeline/loading.h"
 #include "daemon/pipeline/recovery.h"
 #include "daemon/pyworker/work.h"
@@ -164,6 +165,11 @@ static void answer_open(struct stg_session *session, const struct stg_request *r
                         member != NULL ? member->attempt : 0);
     if (instance->is_apart)
         leave_shared(session, params);
+    if (instance->config.replays)
+        stg_log(STG_LOG_INFO,
+                "pipeline %s: client %s (pid %d) replays the first batches of a private "
+                "run, which is no training",
+                instance->config.name, params->client_id, (int)params->pid);
     char text[STG_STATE_TEXT_BYTES] = "";
     struct stg_reply reply = stg_reply_to(request);
     fill_opened(session, request, instance, params, attached, &reply);
@@ -487,6 +493,7 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
     struct stg_instance *instance;
     struct stg_wanted wanted = {
         .private_run = request->private_run,
+        .replays = request->private_run && request->replays,
         .max_in_flight = request->max_in_flight,
         .world_size = request->world_size,
         .deal = *deal,
@@ -864,9 +871,27 @@ void stg_serve_feed(struct stg_session *session, const struct stg_request *reque
 }
 
 /* Of a stream that was stopped meanwhile, too. */
+static void keep_replay(struct stg_session *session,
+                        const struct stg_replay_result *result)
+{
+    const struct stg_instance *instance = session->instance;
+    struct stg_pipeline *pipeline = stg_catalog_first(session->server->catalog);
+    while (pipeline != NULL && pipeline->id != instance->pipeline_id)
+        pipeline = pipeline->next;
+    if (pipeline == NULL || pipeline->generation != instance->generation)
+        return;
+    struct stg_replay_result known = *result;
+    known.pid = (uint32_t)session->pid;
+    stg_explain_add_replay(pipeline, &known);
+}
+
 void stg_serve_report(struct stg_session *session, const struct stg_request *request)
 {
-    if (session->client != NULL)
+    const struct stg_replay_result *replay = &request->report.replay;
+    if (session->client != NULL && replay->n_held != 0 &&
+        session->instance->config.replays)
+        keep_replay(session, replay);
+    else if (session->client != NULL)
         stg_stage_report(session->instance->stage, &request->report);
     else
         stg_session_fail(session, request->id, -STAGER_FAILED_PRECONDITION,

@@ -337,6 +337,8 @@ static bool time_is_over(struct stg_stage *stage)
 {
     const struct stg_staged *staged = stage->staged;
     enum stg_on_timeout policy = staged->on_timeout;
+    if (stage->config.replays)
+        return false;
     if (policy == STG_ON_TIMEOUT_EVICT && stage->config.delivery == STG_DELIVERY_SPLIT)
         policy = STG_ON_TIMEOUT_WAIT; /* a private run of a pipeline that is not split */
     stage->counts.n_timeouts++;

@@ -88,6 +88,8 @@ struct stg_stage_config {
     bool audits_contents; /* hashes tensors for the audit */
     bool private_run;     /* ends with its client, regardless of keep_warm and
                              reconnect_grace_millis */
+    bool replays; /* its client takes no more batches at some time, and stays attached:
+                     none times out */
     bool warm; /* the first pass begins without a client, and waits for the first one */
     uint32_t num_clients;
     struct stg_share

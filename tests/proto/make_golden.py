@@ -99,6 +99,13 @@ def requests():
                                                                        + number(3, 0)))
     yield "request_report_gpu", number(1, 0) + data(14, number(4, 1) + number(5, 60) + data(
         7, number(1, 2) + number(2, 1) + number(3, 50) + number(5, 1)))
+    yield "request_open_replays", number(1, 22) + data(7, data(1, "criteo") + number(3, 2) + number(4, 1) + number(52, 1))
+    yield "request_report_replay", number(1, 0) + data(14, data(8, replay()))
+
+
+def replay(in_reply=b""):
+    return (number(1, 4) + number(2, 150) + number(3, 3 * 10 ** 9) + number(4, 10 ** 9) + number(5, 150)
+            + number(6, 2 * 10 ** 9) + data(7, "rank-0") + in_reply)
 
 
 def client_status():
@@ -230,6 +237,8 @@ def replies():
         + boundary(3, "ids", 7, [-1, 26]) + number(4, 300) + number(5, 1))
     yield "reply_explain", number(1, 11) + number(9, 11) + data(12, explain())
     node = data(1, "rows") + number(4, 1) + number(11, 1)
+    yield "reply_explain_replay", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(
+        26, replay(number(8, 77) + number(9, 300))))
     yield "reply_explain_gpu", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(8, node))
     yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
 

@@ -114,6 +114,13 @@ static const struct golden_request requests[] = {
       .name = "criteo",
       .max_in_flight = 2,
       .job = "sweep-7"}},
+    {GOLDEN(request_open_replays),
+     {.id = 22,
+      .kind = STG_REQUEST_OPEN,
+      .name = "criteo",
+      .max_in_flight = 2,
+      .private_run = true,
+      .replays = true}},
     {GOLDEN(request_commit_away),
      {.id = 21,
       .kind = STG_REQUEST_COMMIT,
@@ -565,6 +572,7 @@ static void golden_bytes_are_the_requests(void)
         CHECK_INT(got.named, want->named);
         CHECK_INT(got.never_reconnects, want->never_reconnects);
         CHECK_INT(got.follow, want->follow);
+        CHECK_INT(got.replays, want->replays);
         CHECK_INT(got.generation, want->generation);
         check_rejoin(&got.rejoin, &want->rejoin);
         check_same("client", got.client, want->client);

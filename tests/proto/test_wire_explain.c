@@ -164,6 +164,46 @@ static void what_runs_on_a_gpu_is_the_golden_bytes_both_ways(void)
     stg_bump_finish(&bump);
 }
 
+static void a_replay_is_the_golden_bytes_both_ways(void)
+{
+    struct stg_replay_result replay = {.n_held = 4,
+                                       .n_run = 150,
+                                       .run_ns = 3000000000,
+                                       .run_wait_ns = 1000000000,
+                                       .n_replayed = 150,
+                                       .replayed_ns = 2000000000,
+                                       .client_id = "rank-0"};
+    const struct stg_request request = {.kind = STG_REQUEST_REPORT,
+                                        .report = {.replay = replay}};
+    struct stg_bump bump = {0};
+    struct stg_err err = {0};
+    struct stg_request asked;
+    check_bytes(stg_wire_encode_request(&request, buf, sizeof(buf)),
+                golden_request_report_replay, sizeof(golden_request_report_replay));
+    CHECK_OK(stg_wire_decode_request(golden_request_report_replay,
+                                     sizeof(golden_request_report_replay), &bump, &asked,
+                                     &err),
+             err);
+    check_bytes(stg_wire_encode_request(&asked, buf, sizeof(buf)),
+                golden_request_report_replay, sizeof(golden_request_report_replay));
+    replay.pid = 77;
+    replay.age_ns = 300;
+    const struct stg_reply explain = {
+        .id = 11,
+        .kind = STG_REQUEST_EXPLAIN,
+        .explain = {.name = "p", .replays = &replay, .n_replays = 1}};
+    struct stg_reply got;
+    check_bytes(stg_wire_encode_reply(&explain, buf, sizeof(buf)),
+                golden_reply_explain_replay, sizeof(golden_reply_explain_replay));
+    CHECK_OK(stg_wire_decode_reply(golden_reply_explain_replay,
+                                   sizeof(golden_reply_explain_replay), &bump, &got,
+                                   &err),
+             err);
+    check_bytes(stg_wire_encode_reply(&got, buf, sizeof(buf)),
+                golden_reply_explain_replay, sizeof(golden_reply_explain_replay));
+    stg_bump_finish(&bump);
+}
+
 static void a_request_to_explain_is_the_golden_bytes_both_ways(void)
 {
     const struct stg_request request = {
@@ -210,6 +250,7 @@ static void a_place_that_is_not_there_is_refused(void)
 static const struct stg_test tests[] = {
     TEST(explain_is_the_golden_bytes_both_ways),
     TEST(a_report_is_the_golden_bytes_both_ways),
+    TEST(a_replay_is_the_golden_bytes_both_ways),
     TEST(a_request_to_explain_is_the_golden_bytes_both_ways),
     TEST(what_runs_on_a_gpu_is_the_golden_bytes_both_ways),
     TEST(a_place_that_is_not_there_is_refused),

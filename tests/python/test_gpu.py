@@ -87,6 +87,19 @@ class OnAStandIn(case.Case):
         del batch, tensor, stream
         self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
 
+    def test_replayed_batches_lie_where_they_were_copied_to(self):
+        device = standin()
+        with stager.open(self.numbers(stop=400, batch_size=4), gpu="cuda:0", depth=3, replay_batches=8, replay_held=2) as stream:
+            got, copied = [], []
+            for batch in stream:
+                got.append(values(batch["value"], device))
+                copied.append(stream.info["device_bytes"])
+        run = [list(range(4 * i, 4 * i + 4)) for i in range(8)]
+        self.assertEqual(got, run + [run[i % 2] for i in range(8)])
+        self.assertEqual(copied[8:], [copied[8]] * 8)
+        del batch, stream
+        self.assertEqual((device.n_allocations, device.n_streams, device.n_events), (0, 0, 0))
+
     def test_results_are_tensors_of_dlpack_on_the_device_as_long_as_they_are_looked_at(self):
         device = standin()
         twice = {"name": "twice", "op": "concat", "input": ["staged:value", "staged:value"], "axis": 0}

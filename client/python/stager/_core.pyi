@@ -56,7 +56,8 @@ class Stream:
                 fields: Optional[Tuple[str, ...]], fetches: Optional[Tuple[str, ...]],
                 inter_op_threads_num: int, intra_op_threads_num: int, state: Optional[str],
                 resume: Optional[str], rank: int, world_size: int, daemon_reconnect_millis: int, follow: bool,
-                job: Optional[str], data_parallel: Tuple[int, int, int, int], /) -> Stream: ...
+                job: Optional[str], data_parallel: Tuple[int, int, int, int],
+                replay: Tuple[int, int], /) -> Stream: ...
     @property
     def structure(self) -> str: ...
     @property

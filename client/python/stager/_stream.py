@@ -150,7 +150,7 @@ class _Pass:
             return stream.next() if stream._ahead is None else stream._ahead.next(stream)
         except OutOfRangeError:
             self._stream = None
-            if stream._core.info()["at_end"]:
+            if stream.is_replay or stream._core.info()["at_end"]:
                 raise StopIteration from None
             raise
 
@@ -174,7 +174,8 @@ class Stream:
                  state: Union[None, str, Dict[str, Any]] = None, resume: str = "exact",
                  daemon_reconnect_millis: int = 300000, follow: bool = False,
                  job: Optional[str] = None, dp_rank: Optional[int] = None, dp_size: Optional[int] = None,
-                 local_rank: Optional[int] = None, local_size: Optional[int] = None) -> None:
+                 local_rank: Optional[int] = None, local_size: Optional[int] = None,
+                 replay_batches: int = 0, replay_held: int = 4) -> None:
         if not isinstance(name, str):
             raise TypeError(f"open takes the name of a pipeline, not {name!r}: apply a built pipeline "
                             "first, `stager.open(stager.apply(pipeline))`")
@@ -182,6 +183,8 @@ class Stream:
         _whole("depth", depth, 0)
         _whole("inter_op_threads_num", inter_op_threads_num, 1, _MAX_THREADS)
         _whole("intra_op_threads_num", intra_op_threads_num, 1, _MAX_THREADS)
+        _whole("replay_batches", replay_batches, 0)
+        _whole("replay_held", replay_held, 1, _MAX_IN_FLIGHT)
         _whole("daemon_reconnect_millis", daemon_reconnect_millis, 0, _LONGEST_MILLIS)
         for key, value, least in (("batch_size", batch_size, 1), ("length", length, 0), ("workers", workers, 0)):
             if value is not None:
@@ -196,6 +199,10 @@ class Stream:
         self.world_size = _from_environment("WORLD_SIZE", world_size)
         self.client_id = client_id
         self.runtime_dir = runtime_dir
+        #: True: batches are replayed, and are no training data.
+        self.is_replay = replay_batches > 0
+        self._replay = (replay_batches, replay_held if self.is_replay else 0)
+        private_run = private_run or self.is_replay
         self._private_run = private_run
         self._shows_progress = not private_run and _progress.is_wanted(self.rank)
         ranks = self._find_ranks(_ranks.given(dp_rank, dp_size, local_rank, local_size))
@@ -251,7 +258,8 @@ class Stream:
             self._ahead.clear()
         try:
             self._core = _core.Stream(*self._options, state, self._resume, *self._place,
-                                      self._reconnect_millis, self._follow, self._job, self._ranks)
+                                      self._reconnect_millis, self._follow, self._job, self._ranks,
+                                      self._replay)
         except UnavailableError as error:
             raise _admin.advised(error) from None
         except ResourceExhaustedError as error:
@@ -404,7 +412,7 @@ class Stream:
         info = self._core.info()
         if info["at_end"] and not (self._ahead is not None and self._ahead.is_pending):
             self._rewind()
-        elif self._taken() > 0 and not info["finished"]:
+        elif self._taken() > 0 and not info["finished"] and not self.is_replay:
             self._begin_anew()
         self._n_loops += 1
         self._profiler = _torch_profiler()
