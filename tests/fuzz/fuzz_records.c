@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that fall into records, compressed or not, and what decompresses. A file has the
- * same records however it is read; a stream the same bytes; what a codec's library
- * compresses is had back.
+ * Files that fall into records, compressed or not, what decompresses, and entries of a
+ * cache step. A file has the same records however it is read; a stream the same bytes;
+ * what a codec's library compresses is had back; each string of a block lies within it.
  */
 #include <lz4.h>
 #include <snappy-c.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <zstd.h>
 
+#include "daemon/dataset/block.h"
+#include "daemon/dataset/cache/cache_layout.h"
 #include "daemon/format/tar_member.h"
 #include "daemon/storage/codec/decompress.h"
 #include "daemon/storage/codec/page_codec.h"
@@ -204,11 +207,183 @@ static void run_round_trip(const uint8_t *data, size_t bytes)
     stg_quota_unref(quota);
 }
 
+/* ---- entries of a cache step ---- */
+
+static const struct stg_cache_key cache_key = {.steps = 3, .files = 4, .uid = 5};
+static const struct stg_component cached[] = {
+    {.name = "n", .dtype = STAGER_INT64},
+    {.name = "s", .dtype = STAGER_STRING, .ndim = 1, .shape = {-1}},
+};
+static const struct stg_schema cache_schema = {(struct stg_component *)(uintptr_t)cached,
+                                               2};
+
+struct cache_file {
+    struct stg_cache_head head;
+    char blocks[1 << 14];
+    struct stg_cache_tail room;
+};
+
+/* Joins `bytes` at *at to the sum, and moves behind them and what fills them up. */
+static bool add_part(const char **at, const char *end, uint64_t bytes, uint64_t *sum)
+{
+    if (bytes > (uint64_t)(end - *at) || stg_block_room(bytes) > (uint64_t)(end - *at))
+        return false;
+    *sum = stg_fingerprint64_join(*sum, *at, bytes);
+    *at += stg_block_room(bytes);
+    return true;
+}
+
+/* Sets the sums of a block at `at`, as far as its parts can be found: what lies behind
+ * the sums is not reached else. Returns the block behind it, or NULL. */
+static char *seal_block(char *at, const char *end)
+{
+    struct stg_cache_block head;
+    struct stg_cache_tensor tensors[2];
+    if (end - at < (ptrdiff_t)(sizeof(head) + sizeof(tensors)))
+        return NULL;
+    memcpy(&head, at, sizeof(head));
+    const char *from = at + sizeof(head);
+    memcpy(tensors, from, sizeof(tensors));
+    if (head.bytes > (uint64_t)(end - from) || head.bytes < sizeof(tensors))
+        return NULL;
+    const char *next = from + head.bytes;
+    bool found = true;
+    head.sum = 0;
+    for (size_t c = 0; c < 2; c++)
+        found = found && add_part(&from, next, sizeof(tensors[c]), &head.sum);
+    for (size_t c = 0; c < 2 && found; c++) {
+        uint64_t n = 8 * (uint64_t)tensors[c].shape[0];
+        if (tensors[c].dtype == STAGER_STRING) {
+            n *= (uint64_t)tensors[c].shape[1];
+            found = add_part(&from, next, n, &head.sum) &&
+                    add_part(&from, next, n, &head.sum);
+        }
+        found = found && add_part(&from, next, tensors[c].data_bytes, &head.sum);
+    }
+    if (found && head.has_rows != 0)
+        found =
+            add_part(&from, next, (uint64_t)head.n_rows * sizeof(struct stg_provenance),
+                     &head.sum);
+    head.head_sum =
+        stg_fingerprint64_join(0, &head, offsetof(struct stg_cache_block, head_sum));
+    memcpy(at, &head, sizeof(head));
+    return found ? at + (next - at) : NULL;
+}
+
+/* Each string lies within the data, and all of it can be read. */
+static uint64_t hash_tensor(uint64_t hash, const struct stg_tensor *tensor)
+{
+    for (int64_t i = 0; tensor->dtype == STAGER_STRING && i < stg_tensor_n(tensor); i++) {
+        FUZZ_CHECK(tensor->begin[i] >= 0 && tensor->begin[i] <= tensor->end[i] &&
+                   (uint64_t)tensor->end[i] <= tensor->data_bytes);
+        hash = stg_fuzz_hash(hash, (const char *)tensor->data + tensor->begin[i],
+                             (size_t)(tensor->end[i] - tensor->begin[i]));
+    }
+    return stg_fuzz_hash(hash, tensor->data, (size_t)tensor->data_bytes);
+}
+
+static uint64_t hash_block(uint64_t hash, const struct stg_block *block)
+{
+    FUZZ_CHECK(block->n_records >= 1 && block->n_components == 2);
+    for (uint32_t c = 0; c < 2; c++) {
+        FUZZ_CHECK(block->tensors[c].shape[0] == block->n_records);
+        hash = hash_tensor(hash, &block->tensors[c]);
+    }
+    if (block->rows != NULL)
+        hash = stg_fuzz_hash(hash, block->rows,
+                             (size_t)block->n_rows * sizeof(block->rows[0]));
+    return hash;
+}
+
+static uint64_t read_cache(const char *path, bool is_framed)
+{
+    struct stg_file_user user = {.uid = geteuid(), .gid = getegid()};
+    struct stg_cache_reader *reader = NULL;
+    struct stg_quota *quota;
+    struct stg_err err = {0};
+    uint64_t hash = 0;
+    FUZZ_CHECK(stg_quota_create(BUDGET, &quota) == 0);
+    int rc = stg_cache_open(path, &user, &cache_key, &reader, &err);
+    FUZZ_CHECK_TEXT(rc == 0 || !is_framed, err.text);
+    while (rc == 0) {
+        struct stg_block *block = NULL;
+        rc = stg_cache_read(reader, quota, &cache_schema, &block, &err);
+        if (rc == 0)
+            hash = hash_block(hash, block);
+        stg_block_unref(block);
+    }
+    FUZZ_CHECK_TEXT(rc == 1 || strstr(err.text, path) != NULL, err.text);
+    stg_cache_close(reader);
+    stg_quota_unref(quota);
+    return hash + (uint64_t)rc;
+}
+
+/* 0: the file follows. Else: so many blocks, which get a head, sums and a tail. */
+static void run_cache(const uint8_t *data, size_t bytes)
+{
+    static struct cache_file file;
+    if (bytes < 1 || bytes - 1 > sizeof(file.blocks))
+        return;
+    bool is_framed = data[0] != 0;
+    size_t n = bytes - 1;
+    char *end = file.blocks + n, *at = file.blocks;
+    memcpy(file.blocks, data + 1, n);
+    for (unsigned i = 0; i < data[0] && at != NULL; i++)
+        at = seal_block(at, end);
+    file.head = (struct stg_cache_head){.version = STG_CACHE_VERSION, .key = cache_key};
+    memcpy(file.head.magic, STG_CACHE_MAGIC, sizeof(file.head.magic));
+    file.head.sum =
+        stg_fingerprint64_join(0, &file.head, offsetof(struct stg_cache_head, sum));
+    struct stg_cache_tail tail = {.n_blocks = data[0], .bytes = sizeof(file.head) + n};
+    memcpy(tail.magic, STG_CACHE_TAIL_MAGIC, sizeof(tail.magic));
+    tail.sum = stg_fingerprint64_join(0, &tail, offsetof(struct stg_cache_tail, sum));
+    memcpy(end, &tail, sizeof(tail));
+    const char *path = is_framed
+                           ? stg_fuzz_file(&file, sizeof(file.head) + n + sizeof(tail))
+                           : stg_fuzz_file(file.blocks, n);
+    uint64_t hash = read_cache(path, is_framed);
+    FUZZ_CHECK(read_cache(path, is_framed) == hash);
+}
+
+/* Two records: a number, and a list of two strings each. */
+static void seed_cache(void)
+{
+    static struct {
+        struct stg_cache_block head;
+        struct stg_cache_tensor tensors[2];
+        _Alignas(64) int64_t numbers[2];
+        _Alignas(64) int64_t begin[4];
+        _Alignas(64) int64_t end[4];
+        _Alignas(64) char text[64];
+        struct stg_provenance rows[2];
+        char fill[16];
+    } block = {
+        .head = {.bytes = sizeof(block) - sizeof(block.head),
+                 .n_records = 2,
+                 .n_rows = 2,
+                 .n_components = 2,
+                 .has_rows = 1},
+        .tensors =
+            {{.dtype = STAGER_INT64, .ndim = 1, .shape = {2}, .data_bytes = 16},
+             {.dtype = STAGER_STRING, .ndim = 2, .shape = {2, 2}, .data_bytes = 7}},
+        .numbers = {7, -1},
+        .begin = {0, 2, 2, 5},
+        .end = {2, 2, 5, 7},
+        .text = "abcdefg",
+    };
+    static char twice[2 * sizeof(block)];
+    memcpy(twice, &block, sizeof(block));
+    memcpy(twice + sizeof(block), &block, sizeof(block));
+    stg_fuzz_seed("cache", "\1", 1, &block, sizeof(block));
+    stg_fuzz_seed("cache", "\2", 1, twice, sizeof(twice));
+    stg_fuzz_seed("cache", "\0", 1, STG_CACHE_MAGIC, 8);
+}
+
 /* ---- the program ---- */
 
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
     {"formats", run_formats}, {"pipelines", run_pipelines},   {"streams", run_streams},
-    {"pages", run_pages},     {"round_trip", run_round_trip},
+    {"pages", run_pages},     {"round_trip", run_round_trip}, {"cache", run_cache},
 };
 const size_t stg_fuzz_n_modes = sizeof(stg_fuzz_modes) / sizeof(stg_fuzz_modes[0]);
 
@@ -295,4 +470,5 @@ void stg_fuzz_seeds(void)
     seed_pipeline(7, npy_grid, sizeof(npy_grid));
     seed_pipeline(9, text_zstd, sizeof(text_zstd));
     seed_streams();
+    seed_cache();
 }
