@@ -544,38 +544,52 @@ static struct stg_remote_config remote_of(const struct stg_definition *definitio
                                       .n_groups = definition->applier.n_groups};
 }
 
+static uint32_t num_clients_of(const struct stg_definition *definition,
+                               const struct stg_wanted *wanted)
+{
+    return wanted->private_run ? 1 : definition->spec->staged.num_clients;
+}
+
+/* Plans the stage, and takes its runners from the quotas of the applier. */
+static int plan(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
+                const struct stg_wanted *wanted, struct stg_stage_plan *ret,
+                struct stg_err *err)
+{
+    struct stg_definition *definition = pipeline->definition;
+    uint32_t max_in_flight = wanted->max_in_flight < 2 ? 2 : wanted->max_in_flight;
+    int rc = wanted->private_run || wanted->resumes
+                 ? 0
+                 : stg_definition_begin_run(definition, wanted->world_size, err);
+    if (rc < 0)
+        return rc;
+    struct stg_plan_asked asked =
+        stg_definition_asked(definition, num_clients_of(definition, wanted),
+                             max_in_flight, catalog->settings->default_pipeline_memory);
+    rc = stg_stage_plan(&asked, ret, err);
+    return rc < 0 ? rc
+                  : take_runners(definition, pipeline->name,
+                                 ret->num_threads + ret->num_remote, err);
+}
+
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         const struct stg_wanted *wanted, struct stg_instance **ret,
                         struct stg_err *err)
 {
     bool private_run = wanted->private_run;
-    uint32_t max_in_flight = wanted->max_in_flight;
     struct stg_definition *definition = pipeline->definition;
-    int rc = private_run || wanted->resumes
-                 ? 0
-                 : stg_definition_begin_run(definition, wanted->world_size, err);
-    if (rc < 0)
-        return rc;
-    uint32_t num_clients = private_run ? 1 : definition->spec->staged.num_clients;
     enum stg_audit_kind audit = definition->spec->staged.audit;
     bool audits = (!private_run || wanted->is_apart) && audit != STG_AUDIT_NONE;
-    struct stg_stage_plan plan;
-    struct stg_plan_asked asked = stg_definition_asked(
-        definition, num_clients, max_in_flight < 2 ? 2 : max_in_flight,
-        catalog->settings->default_pipeline_memory);
-    rc = stg_stage_plan(&asked, &plan, err);
-    if (rc == 0)
-        rc = take_runners(definition, pipeline->name, plan.num_threads + plan.num_remote,
-                          err);
+    struct stg_stage_plan planned;
+    int rc = plan(catalog, pipeline, wanted, &planned, err);
     if (rc < 0)
         return rc;
     struct stg_instance *instance = calloc(1, sizeof(*instance));
     if (instance == NULL) {
         stg_share_give(definition->share, STG_QUOTA_RUNNERS,
-                       plan.num_threads + plan.num_remote);
+                       planned.num_threads + planned.num_remote);
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
-    instance->n_runners = plan.num_threads + plan.num_remote;
+    instance->n_runners = planned.num_threads + planned.num_remote;
     instance->catalog = catalog;
     instance->pipeline = private_run ? NULL : pipeline;
     instance->definition = stg_definition_ref(definition);
@@ -586,7 +600,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->is_apart = wanted->is_apart;
     if (wanted->is_apart && wanted->name != NULL)
         snprintf(instance->apart_id, sizeof(instance->apart_id), "%s", wanted->name);
-    instance->plan = plan;
+    instance->plan = planned;
     instance->prior = find_prior(catalog, definition);
     instance->n_gone = catalog->n_gone;
     instance->config = (struct stg_stage_config){
@@ -617,7 +631,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .warm = wanted->warm,
         .audit_run = audits ? stg_catalog_make_id() : 0,
         .audits_contents = audits && audit == STG_AUDIT_CONTENTS,
-        .num_clients = num_clients,
+        .num_clients = num_clients_of(definition, wanted),
         .share = definition->share,
         .budget = stg_catalog_budget(catalog, definition),
         .pool = definition->spec->staged.use_thread_pool
@@ -655,7 +669,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     if (!private_run) {
         pipeline->instance = instance;
         pipeline->hosts_entry = wanted->hosts_entry;
-        pipeline->max_in_flight = max_in_flight;
+        pipeline->max_in_flight = wanted->max_in_flight;
     }
     uv_queue_work(catalog->loop, &instance->work, create_stage, created_stage);
     *ret = instance;
