@@ -106,6 +106,7 @@ static int choose_create(struct stg_dataset *dataset, const struct stg_step *ste
     choose->choices = last;
     choose->directed.choose = choose_one;
     choose->directed.stop_on_empty = stg_step_bool(step, "stop_on_empty_dataset", true);
+    choose->directed.iter.varies = true; /* choices may be other ones each time */
     *ret = &choose->directed.iter;
     return 0;
 }

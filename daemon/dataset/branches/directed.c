@@ -229,6 +229,7 @@ void *stg_directed_create(size_t bytes, const struct stg_iter_impl *impl,
     for (size_t i = 0; i < n; i++, input = input->sibling)
         directed->inputs[i].iter = input;
     directed->stop_on_empty = stg_step_bool(step, "stop_on_empty_dataset", false);
+    directed->iter.varies |= directed->stop_on_empty; /* the choices differ each time */
     stg_directed_forget(directed);
     return directed;
 }
