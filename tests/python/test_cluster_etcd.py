@@ -27,8 +27,8 @@ from daemon import SLOW, Daemon
 BATCH, N, STEPS_PER_CHECKPOINT = 4, 1200, 4
 KILLS = int(os.environ.get("STG_CLUSTER_KILLS", "3"))
 SEED = int(os.environ.get("STG_CLUSTER_SEED", "0")) or random.randrange(1, 1 << 30)
-LEASE = 2 * SLOW
-STEADY_MILLIS = int(700 * SLOW)
+LEASE = 1 + SLOW
+STEADY_MILLIS = 500 + 200 * SLOW
 NAME = "train"
 
 
@@ -145,7 +145,7 @@ class Trainer:
 class Host:
     def __init__(self, etcd, n_trainers=2, n=N, seed=7, **settings):
         self.trainers, self.n_trainers = [], n_trainers
-        spec = {"endpoints": [etcd.url], "lease_seconds": int(LEASE), "steady_millis": STEADY_MILLIS,
+        spec = {"endpoints": [etcd.url], "lease_seconds": LEASE, "steady_millis": STEADY_MILLIS,
                 "rejoin_seconds": int(30 * SLOW), **settings}
         self.daemon = Daemon(case.BUILD, memory_budget="256MiB", cluster={"etcd": spec})
         self.daemon.start()
