@@ -4,6 +4,7 @@
 
 Three hosts, each a stagerd with two trainers, which go step by step as those of an all-reduce. Hosts are killed by SIGKILL and
 join again; etcd is paused for longer than the lease, and killed. Each element is trained once with respect to the commits.
+As root likewise on a network that delays, loses and parts, with a worker that makes batches for all hosts.
 """
 import json
 import os
@@ -23,6 +24,8 @@ import urllib.request
 import case
 import stager
 from daemon import SLOW, Daemon
+from network import Network
+from test_cluster_network import Worker, missing_here, pipeline
 
 BATCH, N, STEPS_PER_CHECKPOINT = 4, 1200, 4
 KILLS = int(os.environ.get("STG_CLUSTER_KILLS", "3"))
@@ -30,6 +33,7 @@ SEED = int(os.environ.get("STG_CLUSTER_SEED", "0")) or random.randrange(1, 1 << 
 LEASE = 1 + SLOW
 STEADY_MILLIS = 500 + 200 * SLOW
 NAME = "train"
+SHARD = [{"shard": {"num_shards": "auto"}}]
 
 
 def free_port():
@@ -39,26 +43,29 @@ def free_port():
 
 
 class Etcd:
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="stg-etcd-")
-        self.url = f"http://127.0.0.1:{free_port()}"
-        self.peer = f"http://127.0.0.1:{free_port()}"
+    """host: of a network; else it listens on loopback."""
+
+    def __init__(self, host=None):
+        self.host, self.folder = host, tempfile.mkdtemp(prefix="stg-etcd-")
+        self.url = f"http://{host.address}:2379" if host else f"http://127.0.0.1:{free_port()}"
+        self.peer = f"http://{host.address}:2380" if host else f"http://127.0.0.1:{free_port()}"
         self.process = None
+
+    def is_healthy(self):
+        try:
+            with urllib.request.urlopen(self.url + "/health", timeout=5) as answer:
+                return json.load(answer).get("health") == "true"
+        except OSError:
+            return False
 
     def start(self):
         with open(os.path.join(self.folder, "log"), "ab") as log:
             self.process = subprocess.Popen(
-                ["etcd", "--data-dir", os.path.join(self.folder, "data"), "--listen-client-urls", self.url,
+                [*(self.host.prefix if self.host else ()), "etcd", "--data-dir", os.path.join(self.folder, "data"), "--listen-client-urls", self.url,
                  "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer,
                  "--initial-cluster", f"default={self.peer}", "--unsafe-no-fsync"], stdout=log, stderr=log)
         deadline = time.monotonic() + 60 * SLOW
-        while True:
-            try:
-                with urllib.request.urlopen(self.url + "/health", timeout=5) as answer:
-                    if json.load(answer).get("health") == "true":
-                        return
-            except OSError:
-                pass
+        while not (self.host.inside(self.is_healthy) if self.host else self.is_healthy()):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("etcd did not start: " + open(os.path.join(self.folder, "log"), encoding="utf-8").read()[-2000:])
             time.sleep(0.05)
@@ -143,14 +150,19 @@ class Trainer:
 
 
 class Host:
-    def __init__(self, etcd, n_trainers=2, n=N, seed=7, **settings):
+    """prefix: of the command of its stagerd, such as that of a host of a network. staged: of another pipeline than that of a shuffle."""
+
+    def __init__(self, etcd, n_trainers=2, n=N, seed=7, prefix=(), staged=None, **settings):
         self.trainers, self.n_trainers = [], n_trainers
         spec = {"endpoints": [etcd.url], "lease_seconds": LEASE, "steady_millis": STEADY_MILLIS,
                 "rejoin_seconds": int(30 * SLOW), **settings}
         self.daemon = Daemon(case.BUILD, memory_budget="256MiB", cluster={"etcd": spec})
+        self.daemon.prefix = list(prefix)
         self.daemon.start()
+        delivery = {"delivery": "round_robin", "num_clients": "auto"}
         dataset = stager.range(n).shuffle(64, seed=seed).shard("auto").batch(BATCH)
-        stager.apply(dataset.staged(name=NAME, delivery="round_robin", num_clients="auto"), runtime_dir=self.daemon.runtime_dir)
+        stager.apply(dataset.staged(name=NAME, **delivery) if staged is None else json.dumps(pipeline(SHARD, **delivery, **staged)),
+                     runtime_dir=self.daemon.runtime_dir)
 
     def open(self, resume, **options):
         for trainer in self.trainers:
@@ -176,11 +188,11 @@ class Host:
         return [commit["tag"] for commit in stager.commits(NAME, runtime_dir=self.daemon.runtime_dir, **options)]
 
 
-class TestEtcd(unittest.TestCase):
+class Case(unittest.TestCase):
     maxDiff = None
 
-    def setUp(self):
-        self.etcd = Etcd()
+    def start(self, etcd):
+        self.etcd = etcd
         self.addCleanup(self.etcd.close)
         self.etcd.start()
         self.random = random.Random(SEED)
@@ -227,6 +239,99 @@ class TestEtcd(unittest.TestCase):
                 self.assertIn("open the stream again at the last commit", answer["text"])
                 return
             self.assertIn("rows", answer)
+
+    # ---- faults at random ----
+
+    def try_step(self, hosts):
+        """As step; False: the generation is over, or a trainer was killed."""
+        for host in hosts:
+            for trainer in host.trainers:
+                trainer.ask()
+        answers = self.answers(hosts)
+        for answer in answers:
+            if "error" in answer:
+                self.assertIn(answer["error"], ("AbortedError", "UnavailableError", "ended"), answer)
+        if any("error" in answer for answer in answers):
+            return False
+        if any(answer["rows"] is None for answer in answers):
+            self.assertEqual({answer["rows"] is None for answer in answers}, {True}, "hosts have equally many batches")
+            return None
+        return [row for answer in answers for row in answer["rows"]]
+
+    def before_step(self):
+        """Further faults, which cost time alone."""
+
+    def disturb(self, hosts):
+        """Kills a host, or takes etcd away for longer than the lease."""
+        what = self.random.choice(("kill", "kill", "pause", "restart"))
+        if what == "kill" and len(hosts) > 1:
+            self.random.choice(hosts).kill()
+        elif what == "pause":
+            self.etcd.pause()
+            time.sleep(1.5 * LEASE)
+            self.etcd.resume()
+        else:
+            self.etcd.kill()
+            self.etcd.start()
+
+    def end_all(self, hosts):
+        """A host is gone: the trainers of the others get ABORTED."""
+        for trainer in (trainer for host in hosts if not host.is_dead() for trainer in host.trainers):
+            self.ends(trainer, "generation")
+
+    def attempt(self, hosts, resume, disturb_at):
+        """Trains from the commit on. Faults that end no generation are followed by another one. Returns the rows up to the last
+        commit, its tag, and whether the pass is over."""
+        for host in hosts:
+            host.open(resume)
+        answers = self.answers(hosts)
+        if any(answer != {"opened": True} for answer in answers):
+            self.assertEqual({answer.get("error", "AbortedError") for answer in answers}, {"AbortedError"}, answers)
+            return [], resume, False
+        kept, rows, n = [], [], 0
+        while True:
+            if n == disturb_at:
+                self.disturb(hosts)
+                self.n_faults += 1
+                if any(host.is_dead() for host in hosts):
+                    self.end_all(hosts)
+                    return kept, resume, False
+                disturb_at = n + self.random.randrange(1, 12) if self.n_faults < KILLS else -1
+            self.before_step()
+            step = self.try_step(hosts)
+            if not step:
+                return (kept + rows, resume, True) if step is None else (kept, resume, False)
+            n += 1
+            rows += step
+            if n % STEPS_PER_CHECKPOINT == 0:
+                self.n_tags += 1
+                answer = self.commit(self.random.choice(self.random.choice(hosts).trainers), f"c{self.n_tags}")
+                if "error" in answer:
+                    self.assertIn(answer["error"], ("AbortedError", "UnavailableError"), answer)
+                    return kept, resume, False
+                kept, rows, resume = kept + rows, [], f"tag:c{self.n_tags}"
+
+    def train(self, every):
+        """An epoch, on all hosts that live."""
+        print(f"seed {SEED} (STG_CLUSTER_SEED)", flush=True)
+        self.n_tags, self.n_faults, trained, resume, is_over = 0, 0, [], "start", False
+        while not is_over:
+            hosts = [host for host in every if not host.is_dead()]
+            self.random.shuffle(hosts)
+            disturb_at = self.random.randrange(0, 12) if self.n_faults < KILLS else -1
+            rows, resume, is_over = self.attempt(hosts, resume, disturb_at)
+            trained += rows
+            for host in every:
+                if host.is_dead() and self.random.random() < 0.5:
+                    host.daemon.start()
+        print(f"{self.n_faults} faults, {len(trained)} of {N} elements trained, {len(trained) - len(set(trained))} twice")
+        self.assertEqual(len(trained), len(set(trained)))
+        self.assertLess(N - len(trained), 6 * BATCH)
+
+
+class TestEtcd(Case):
+    def setUp(self):
+        self.start(Etcd())
 
     # ---- the main path ----
 
@@ -411,86 +516,51 @@ class TestEtcd(unittest.TestCase):
 
     # ---- faults at random ----
 
-    def try_step(self, hosts):
-        """As step; False: the generation is over, or a trainer was killed."""
-        for host in hosts:
-            for trainer in host.trainers:
-                trainer.ask()
-        answers = self.answers(hosts)
-        for answer in answers:
-            if "error" in answer:
-                self.assertIn(answer["error"], ("AbortedError", "UnavailableError", "ended"), answer)
-        if any("error" in answer for answer in answers):
-            return False
-        if any(answer["rows"] is None for answer in answers):
-            self.assertEqual({answer["rows"] is None for answer in answers}, {True}, "hosts have equally many batches")
-            return None
-        return [row for answer in answers for row in answer["rows"]]
+    def test_an_epoch_is_trained_once_while_hosts_and_etcd_are_killed(self):
+        self.train([self.host() for _ in range(3)])
+
+
+@unittest.skipIf(missing_here(), missing_here())
+class TestNetwork(Case):
+    """The hosts, etcd and a worker are network namespaces."""
+
+    def setUp(self):
+        self.network = Network(SEED, delay_ms=1, loss=0.01)
+        self.addCleanup(self.network.close)
+        self.start(Etcd(self.network.host()))
 
     def disturb(self, hosts):
-        """Kills a host, starts the dead ones, or takes etcd away for longer than the lease."""
-        what = self.random.choice(("kill", "kill", "pause", "restart"))
-        if what == "kill" and len(hosts) > 1:
-            self.random.choice(hosts).kill()
-        elif what == "pause":
-            self.etcd.pause()
-            time.sleep(1.5 * LEASE)
-            self.etcd.resume()
-        else:
-            self.etcd.kill()
-            self.etcd.start()
+        """Likewise; or a host is parted from etcd for longer than the lease."""
+        if self.random.random() < 0.6:
+            super().disturb(hosts)
+            return
+        self.network.part(self.random.choice(self.namespaces), self.etcd.host)
+        time.sleep(1.5 * LEASE)
+        self.network.join()
 
-    def end_all(self, hosts):
-        """A host is gone: the trainers of the others get ABORTED."""
-        for trainer in (trainer for host in hosts if not host.is_dead() for trainer in host.trainers):
-            self.ends(trainer, "generation")
+    def before_step(self):
+        for host in self.every:
+            if not host.is_dead():
+                shown = stager.status(NAME, runtime_dir=host.daemon.runtime_dir).get("remote") or "0"
+                self.n_made = max(self.n_made, int(shown.split()[0]))
+        what = self.random.randrange(12)
+        if what == 0 and self.worker.process.poll() is None:
+            self.worker.kill()
+        elif what < 3 and self.worker.process.poll() is not None:
+            self.worker.start()
 
-    def attempt(self, hosts, resume, disturb_at):
-        """Trains from the commit on. Faults that end no generation are followed by another one. Returns the rows up to the last commit, its tag, and whether the pass is over."""
-        for host in hosts:
-            host.open(resume)
-        answers = self.answers(hosts)
-        if any(answer != {"opened": True} for answer in answers):
-            self.assertEqual({answer.get("error", "AbortedError") for answer in answers}, {"AbortedError"}, answers)
-            return [], resume, False
-        kept, rows, n = [], [], 0
-        while True:
-            if n == disturb_at:
-                self.disturb(hosts)
-                self.n_faults += 1
-                if any(host.is_dead() for host in hosts):
-                    self.end_all(hosts)
-                    return kept, resume, False
-                disturb_at = n + self.random.randrange(1, 12) if self.n_faults < KILLS else -1
-            step = self.try_step(hosts)
-            if not step:
-                return (kept + rows, resume, True) if step is None else (kept, resume, False)
-            n += 1
-            rows += step
-            if n % STEPS_PER_CHECKPOINT == 0:
-                self.n_tags += 1
-                answer = self.commit(self.random.choice(self.random.choice(hosts).trainers), f"c{self.n_tags}")
-                if "error" in answer:
-                    self.assertIn(answer["error"], ("AbortedError", "UnavailableError"), answer)
-                    return kept, resume, False
-                kept, rows, resume = kept + rows, [], f"tag:c{self.n_tags}"
-
-    def test_an_epoch_is_trained_once_while_hosts_and_etcd_are_killed(self):
-        print(f"seed {SEED} (STG_CLUSTER_SEED)", flush=True)
-        every = [self.host() for _ in range(3)]
-        self.n_tags, self.n_faults, trained, resume, is_over = 0, 0, [], "start", False
-        while not is_over:
-            hosts = [host for host in every if not host.is_dead()]
-            self.random.shuffle(hosts)
-            disturb_at = self.random.randrange(0, 12) if self.n_faults < KILLS else -1
-            rows, resume, is_over = self.attempt(hosts, resume, disturb_at)
-            trained += rows
-            for host in every:
-                if host.is_dead() and self.random.random() < 0.5:
-                    host.daemon.start()
-        print(f"{self.n_faults} faults, {len(trained)} of {N} elements trained, {len(trained) - len(set(trained))} twice")
-        self.assertEqual(len(trained), len(set(trained)))
-        self.assertLess(N - len(trained), 6 * BATCH)
+    def test_an_epoch_is_trained_once_while_hosts_etcd_and_the_worker_are_killed_and_parted(self):
+        folder = tempfile.mkdtemp(prefix="stg-network-")
+        self.addCleanup(shutil.rmtree, folder)
+        self.worker = Worker(self.network.host(), folder, pipeline(SHARD))
+        self.worker.start()
+        self.addCleanup(self.worker.kill)
+        case.wait_until(self.worker.is_ready, 60)
+        self.namespaces = [self.network.host() for _ in range(3)]
+        self.every, self.n_made = [self.host(prefix=host.prefix, staged=self.worker.remote()) for host in self.namespaces], 0
+        self.train(self.every)
+        print(f"the worker made up to {self.n_made} batches of a run")
+        self.assertGreater(self.n_made, 0)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,12 @@ GRAPH = [{"name": "late", "op": "sleep", "input": ["value"], "sleep_microseconds
          {"name": "half", "op": "cast", "input": ["late"], "dtype": "float32"}]
 
 
+def missing_here():
+    """A reason to skip these tests; None: there is none."""
+    has_worker = os.path.exists(os.path.join(case.BUILD, "daemon", "worker", "stager-worker"))
+    return missing() or (None if has_worker else "stager-worker is not built")
+
+
 def pipeline(steps, stop=N, **staged):
     staged = {"features": {"value": "value", "half": "half"}, "num_threads": 1, **staged}
     return {"name": cluster_job.NAME, "graph": GRAPH, "staged": staged,
@@ -165,8 +171,7 @@ class TestNetwork(unittest.TestCase):
 
 
 def main():
-    has_worker = os.path.exists(os.path.join(case.BUILD, "daemon", "worker", "stager-worker"))
-    reason = missing() or (None if has_worker else "stager-worker is not built")
+    reason = missing_here()
     if reason is not None:
         print(f"skipped: {reason}")
         sys.exit(77)
