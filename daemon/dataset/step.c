@@ -125,6 +125,7 @@ void *stg_iter_create(size_t bytes, const struct stg_iter_impl *impl,
     for (; input != NULL; input = input->sibling) {
         iter->depth = input->depth > iter->depth ? input->depth : iter->depth;
         iter->varies |= input->varies;
+        iter->nests |= input->nests || input->sibling != NULL;
     }
     iter->depth++;
     return iter;

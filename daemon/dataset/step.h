@@ -91,6 +91,7 @@ struct stg_iter {
                        behind it outlives the pass: 0 */
     uint32_t depth; /* 1: a source; else one more than the deepest of its inputs */
     bool varies;    /* an iteration may have another number of records than the next */
+    bool nests;     /* an iteration has several ones of an input, or of several inputs */
     struct stg_trace_label label;
 };
 

@@ -64,7 +64,7 @@ static int check_far(const struct repeat *repeat, uint64_t begun, struct stg_err
 }
 
 /* Passes over whole iterations, each as long as the one before: n_each. Without reading
- * where they end. */
+ * where they end; an input that nests would count its own iterations wrong. */
 static int skip_whole(struct repeat *repeat, uint64_t n, uint64_t n_each, uint64_t begun,
                       uint64_t *ret, struct stg_err *err)
 {
@@ -86,7 +86,8 @@ static int repeat_skip(struct stg_iter *iter, uint64_t n, uint64_t *ret,
     uint64_t first = repeat->epoch, begun = repeat->epoch;
     *ret = 0;
     while (!repeat->ended) {
-        bool is_whole = !repeat->any && !iter->varies && stg_iter_is_clean(iter);
+        bool is_whole = !repeat->any && !iter->varies && !iter->input->nests &&
+                        stg_iter_is_clean(iter);
         uint64_t got, want = n - *ret;
         int rc = check_far(repeat, begun, err);
         if (rc == 0)
@@ -149,6 +150,7 @@ static int repeat_create(struct stg_dataset *dataset, const struct stg_step *ste
         return -STAGER_RESOURCE_EXHAUSTED;
     repeat->count = times;
     repeat->ended = times == 0;
+    repeat->iter.nests = true;
     *ret = &repeat->iter;
     return 0;
 }

@@ -997,6 +997,7 @@ bool stg_shuffle_fuse(struct stg_iter *iter, uint64_t count)
     if (iter->impl != &shuffle_impl || shuffle->fused)
         return false;
     shuffle->fused = true;
+    iter->nests = true;
     shuffle->count = count;
     return true;
 }
