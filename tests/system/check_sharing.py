@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas and rules: two users and root share a stagerd, each in a process of its own.
 
-    check_sharing.py SOURCE BUILD
+    check_sharing.py SOURCE BUILD TAKING_TRAINER
 
 Needs root, to become the users. Skipped otherwise, with status 77.
 """
@@ -25,17 +25,6 @@ dataset:
 staged: {capacity: 4, num_threads: %d}
 """
 LIMIT_S = 60 * SLOW
-# Takes one batch, by the C interface: of `stagerctl cat`, a private run, there is no audit.
-ATTACH = """import ctypes, sys
-lib, stream, batch = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p(), ctypes.c_void_p()
-client = ctypes.c_void_p()
-assert lib.stager_connect(sys.argv[2].encode(), ctypes.byref(client)) == 0
-assert lib.stager_open(client, sys.argv[3].encode(), None, ctypes.byref(stream)) == 0
-assert lib.stager_next(stream, ctypes.c_int64(-1), ctypes.byref(batch)) == 0
-lib.stager_release(batch)
-lib.stager_close(stream)
-lib.stager_disconnect(client)
-"""
 
 
 def ctl(daemon, uid, *arguments):
@@ -138,7 +127,7 @@ def on_disk(daemon, *names):
     return total
 
 
-def check_disk(build):
+def check_disk(build, taking_trainer):
     """Definitions, their earlier versions and audits count on their applier, as many bytes as the files have. What does not fit is refused,
     and changes nothing. A restart measures them again."""
     daemon = start(build, quotas=[{"user": str(ANN), "disk": 20000}])
@@ -159,9 +148,9 @@ def check_disk(build):
         write(audited, (PIPELINE % ("audited", 1)).replace("staged: {", "staged: {audit: positions, "))
         must(daemon, ANN, "apply", audited)
         must(daemon, ANN, "cat", "a")
-        library = os.path.join(os.path.abspath(build), "client/libstager.so.0")
-        trainer = subprocess.run([sys.executable, "-c", ATTACH, library, daemon.runtime_dir, "audited"], timeout=LIMIT_S, check=False)
-        check(trainer.returncode == 0, "a trainer of root")
+        trainer = subprocess.run([taking_trainer, "audited", "root"], input="1\n", capture_output=True, text=True,
+                                 env=daemon.env(), timeout=LIMIT_S, check=False)
+        check(trainer.stdout == "open\ntaken 1\n", f"a trainer of root: {trainer}")
         end = time.monotonic() + LIMIT_S
         path = os.path.join(daemon.folder, "state/commits/audited.audit")
         while not os.path.exists(path) or used(daemon, "disk", user=ANN) != on_disk(daemon, "a", "audited"):
@@ -396,9 +385,9 @@ def main():
     if os.geteuid() != 0:
         print("needs root, to become two users")
         sys.exit(77)
-    source, build = sys.argv[1], os.path.abspath(sys.argv[2])
+    source, build, taking_trainer = sys.argv[1], os.path.abspath(sys.argv[2]), sys.argv[3]
     check_pipelines(build)
-    check_disk(build)
+    check_disk(build, taking_trainer)
     check_clients(build)
     check_runs(build)
     check_requests(build)

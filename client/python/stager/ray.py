@@ -133,12 +133,12 @@ class Workers:
                   "max_requests": min(64, num_workers * threads + 1) if max_requests is None else max_requests}
         self.pipeline = pipeline._with(remote=remote)
         self._actors: List[Any] = []
+        self._thread = threading.Thread(target=self._watch, name="stager-ray", daemon=True)
         try:
             actor = ray.remote(_Worker).options(**{"num_cpus": num_cpus, "max_restarts": -1, "max_concurrency": 2,
                                                    "scheduling_strategy": "SPREAD", **options})
             arguments = (pipeline.yaml(), token, threads, stagerd)
             self._actors = [actor.remote(*arguments) for _ in range(num_workers)]
-            self._thread = threading.Thread(target=self._watch, name="stager-ray", daemon=True)
             self._thread.start()
             self._wait(wait, timeout)
         except BaseException:
@@ -209,6 +209,8 @@ class Workers:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._thread.is_alive():  # a call of Ray after its shutdown would end the process
+            self._thread.join(_CLOSE_S)
         if ray.is_initialized():
             ends = [actor.close.remote() for actor in self._actors]
             if ends:
