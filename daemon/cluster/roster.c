@@ -129,7 +129,7 @@ void stg_roster_destroy(struct stg_roster *roster)
 
 /* ---- runs ---- */
 
-/* Letters, digits and _ stay. */
+/* Writes the name as a part of a key: letters, digits and "_-." stay. */
 static size_t escape(const char *name, char *buf)
 {
     static const char digits[] = "0123456789abcdef";
