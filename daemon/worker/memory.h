@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of the answers of a worker: slots, each a memfd that stagerd and stager-worker
- * have both mapped. A slot is used again and again, because the first touch of a page
- * costs more than to send it. So that it can be, stager-worker copies it to the socket:
- * pages that sendfile hands over belong to the network for longer than anything tells.
+ * have both mapped. Slots are reused, because the first touch of a page costs more than
+ * sending it. stager-worker copies a slot to the socket: after sendfile, the kernel does
+ * not report when the network has read the pages, and the slot could not be reused.
  *
  * The bytes of all slots are bounded. Any thread.
  */

@@ -35,10 +35,9 @@ struct worker {
     size_t n_pipelines;
     struct stg_worker_service *service;
     int fd, signals;
-    int input;         /* drains when it ends; -1: none */
-    pid_t pid;         /* of stager-worker; 0: none */
-    bool ends_with_it; /* stager-worker is not started again: it drains, or had any free
-                          port */
+    int input;        /* drains when it ends; -1: none */
+    pid_t pid;        /* of stager-worker; 0: none */
+    bool may_restart; /* stager-worker: it does not drain, and its port is fixed */
     uint64_t restarts_ns[MAX_RESTARTS]; /* when each was, in turns */
     unsigned n_restarts;
 };
@@ -194,7 +193,7 @@ static void drain(struct worker *worker)
 {
     struct stg_worker_answer answer = {.kind = STG_WORKER_DRAIN};
     stg_log(STG_LOG_INFO, "worker: draining");
-    worker->ends_with_it = true;
+    worker->may_restart = false;
     stg_worker_send(worker->fd, &answer, "", -1);
 }
 
@@ -224,7 +223,7 @@ static bool reap(struct worker *worker, int *ret_status)
         *ret_status = -1;
     worker->pid = 0;
     oldest = &worker->restarts_ns[worker->n_restarts % MAX_RESTARTS];
-    if (ended < 0 || !WIFSIGNALED(*ret_status) || worker->ends_with_it ||
+    if (ended < 0 || !WIFSIGNALED(*ret_status) || !worker->may_restart ||
         (*oldest != 0 && now - *oldest < RESTARTS_NS))
         return false;
     *oldest = now;
@@ -321,7 +320,7 @@ int stg_worker_run(const struct stg_worker_options *options, struct stg_err *err
     struct worker worker = {.fd = -1,
                             .signals = -1,
                             .input = options->until_eof ? STDIN_FILENO : -1,
-                            .ends_with_it = has_any_port(options->listen)};
+                            .may_restart = !has_any_port(options->listen)};
     int rc = start(&worker, options, err);
     if (rc == 0)
         rc = serve(&worker, options, err);
