@@ -31,12 +31,18 @@ static bool always(void *arg)
     return true;
 }
 
+static int free_fiber(void)
+{
+    int i = 0;
+    while (i < region->n_fibers && !region->fibers[i].is_forgotten)
+        i++;
+    CHECK(i < MAX_FIBERS);
+    return i;
+}
+
 int fiber_start(const char *name, void *(*body)(void *arg), void *arg)
 {
-    int self = 0;
-    while (self < region->n_fibers && !region->fibers[self].is_forgotten)
-        self++;
-    CHECK(self < MAX_FIBERS);
+    const int self = free_fiber();
     if (self == region->n_fibers)
         region->n_fibers++;
     struct fiber *fiber = &region->fibers[self];
