@@ -15,6 +15,7 @@ STG_TEST_SLOW multiplies the limits of time of meson and of the tests.
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -66,6 +67,8 @@ def run_meson(build, arguments):
     log = os.path.join(build, "meson-logs", "testlog.json")
     if os.path.exists(log):
         os.remove(log)
+    # A command in the background of a script ignores SIGINT, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Many tests wait more than they compute.
     os.environ.setdefault("MESON_TESTTHREADS", str((os.cpu_count() or 1) + 1))
     slow = ["--timeout-multiplier", os.environ.get("STG_TEST_SLOW") or "1"]
