@@ -338,7 +338,7 @@ static void begin(const struct scenario *scenario)
 static void end(void)
 {
     for (int i = 0; i < MAX_DEPTH; i++)
-        free(levels[i].snapshot.bytes);
+        region_forget(&levels[i].snapshot);
     free(levels);
     free(visited);
     free(visited_preemptions);
@@ -407,8 +407,7 @@ void explore_walks(const struct scenario *scenario, uint64_t n, uint64_t seed,
         walk(&at, ret);
     }
     walk_seed = 0;
-    free(start.bytes);
-    start = (struct snapshot){0};
+    region_forget(&start);
     end();
 }
 

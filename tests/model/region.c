@@ -26,6 +26,15 @@ static uint64_t *baseline_hashes; /* by index in `varying` */
 static char *latest;              /* the varying pages that were hashed last */
 static uint64_t *latest_hashes;   /* by index in `varying`; 0: none yet */
 
+struct page {
+    uint32_t refs;
+    char bytes[PAGE_BYTES];
+};
+
+/* By index in `varying`: what was saved or restored last; NULL: neither yet. A step
+ * writes few pages, and to compare costs less than to copy. */
+static struct page **current;
+
 /* ---- memory ---- */
 
 static uint64_t page_hash(uint32_t page, const char *base);
@@ -60,6 +69,7 @@ void region_map(void)
     baseline_hashes = map(N_PAGES * sizeof(baseline_hashes[0]), NULL);
     latest = map(sizeof(struct region), NULL);
     latest_hashes = map(N_PAGES * sizeof(latest_hashes[0]), NULL);
+    current = map(N_PAGES * sizeof(struct page *), NULL);
     stack_t stack = {.ss_sp = map(65536, NULL), .ss_size = 65536};
     CHECK(sigaltstack(&stack, NULL) == 0);
     struct sigaction action = {.sa_sigaction = on_write,
@@ -84,8 +94,23 @@ void region_protect(void)
     }
 }
 
+static struct page *ref(struct page *page)
+{
+    page->refs++;
+    return page;
+}
+
+static void unref(struct page *page)
+{
+    if (page != NULL && --page->refs == 0)
+        free(page);
+}
+
 void region_unmap(void)
 {
+    for (uint32_t i = 0; i < n_varying; i++)
+        unref(current[i]);
+    munmap(current, N_PAGES * sizeof(struct page *));
     munmap(region, sizeof(struct region) + MAX_FIBERS * STACK_BYTES);
     munmap(baseline, sizeof(struct region));
     munmap(varying, N_PAGES * sizeof(varying[0]));
@@ -306,39 +331,78 @@ uint64_t region_hash(void)
     return h != 0 ? h : 1;
 }
 
-static void save_piece(struct snapshot *s, const void *bytes, size_t n)
+static char *page_of(uint32_t i)
+{
+    return (char *)region + (size_t)varying[i] * PAGE_BYTES;
+}
+
+static void drop_pages(struct snapshot *s)
+{
+    for (uint32_t i = 0; i < s->n_pages; i++)
+        unref(s->pages[i]);
+    s->n_pages = 0;
+}
+
+static void save_page(struct snapshot *s, uint32_t i)
+{
+    const char *bytes = page_of(i);
+    if (current[i] == NULL || memcmp(current[i]->bytes, bytes, PAGE_BYTES) != 0) {
+        unref(current[i]);
+        current[i] = malloc(sizeof(*current[i]));
+        CHECK(current[i] != NULL);
+        current[i]->refs = 1;
+        memcpy(current[i]->bytes, bytes, PAGE_BYTES);
+    }
+    s->pages[i] = ref(current[i]);
+}
+
+static void save_stack(struct snapshot *s, const void *bytes, size_t n)
 {
     if (s->n + n > s->capacity) {
         s->capacity = (s->n + n) * 3 / 2;
-        s->bytes = realloc(s->bytes, s->capacity);
-        CHECK(s->bytes != NULL);
+        s->stacks = realloc(s->stacks, s->capacity);
+        CHECK(s->stacks != NULL);
     }
-    memcpy(s->bytes + s->n, bytes, n);
+    memcpy(s->stacks + s->n, bytes, n);
     s->n += n;
 }
 
 void region_save(struct snapshot *s)
 {
+    drop_pages(s);
+    if (n_varying > s->page_capacity) {
+        s->page_capacity = n_varying * 3 / 2;
+        s->pages = realloc(s->pages, s->page_capacity * sizeof(struct page *));
+        CHECK(s->pages != NULL);
+    }
+    for (; s->n_pages < n_varying; s->n_pages++)
+        save_page(s, s->n_pages);
     s->n = 0;
-    s->n_pages = n_varying;
-    for (uint32_t i = 0; i < n_varying; i++)
-        save_piece(s, (char *)region + (size_t)varying[i] * PAGE_BYTES, PAGE_BYTES);
     for (int i = 0; i < region->n_fibers; i++) {
         const struct fiber *fiber = &region->fibers[i];
         char *from = stack_from(fiber);
-        save_piece(s, from, (size_t)(fiber->stack + STACK_BYTES - from));
+        save_stack(s, from, (size_t)(fiber->stack + STACK_BYTES - from));
+    }
+}
+
+static void restore_page(const struct snapshot *s, uint32_t i)
+{
+    struct page *page = i < s->n_pages ? s->pages[i] : NULL;
+    const char *bytes =
+        page != NULL ? page->bytes : baseline + (page_of(i) - (char *)region);
+    if (page == NULL || page != current[i] || memcmp(page_of(i), bytes, PAGE_BYTES) != 0)
+        memcpy(page_of(i), bytes, PAGE_BYTES);
+    if (page != current[i]) {
+        unref(current[i]);
+        current[i] = page != NULL ? ref(page) : NULL;
     }
 }
 
 void region_restore(const struct snapshot *s)
 {
-    const char *at = s->bytes;
-    for (uint32_t i = 0; i < n_varying; i++) {
-        size_t offset = (size_t)varying[i] * PAGE_BYTES;
-        bool old = i < s->n_pages;
-        memcpy((char *)region + offset, old ? at : baseline + offset, PAGE_BYTES);
-        at += old ? PAGE_BYTES : 0;
-    }
+    for (uint32_t i = 0; i < n_varying; i++)
+        restore_page(s, i);
+    const char *at = s->stacks;
     for (int i = 0; i < region->n_fibers; i++) {
         const struct fiber *fiber = &region->fibers[i];
         char *from = stack_from(fiber);
@@ -346,6 +410,14 @@ void region_restore(const struct snapshot *s)
         memcpy(from, at, n);
         at += n;
     }
+}
+
+void region_forget(struct snapshot *s)
+{
+    drop_pages(s);
+    free(s->pages);
+    free(s->stacks);
+    *s = (struct snapshot){0};
 }
 
 char *region_stack(int fiber)

@@ -67,14 +67,17 @@ int region_process(void); /* of what runs */
 void region_clear_below(const struct fiber *fiber);
 
 struct snapshot {
-    /* pages that varied then; the others were equal to those of set_up */
-    uint32_t n_pages;
-    char *bytes;
+    /* pages that varied then, shared with other snapshots; the others were equal to those
+     * of set_up */
+    struct page **pages;
+    uint32_t n_pages, page_capacity;
+    char *stacks; /* their live parts */
     size_t n, capacity;
 };
 
 void region_save(struct snapshot *s);
 void region_restore(const struct snapshot *s);
+void region_forget(struct snapshot *s);
 
 /* Equal for states without a relevant difference. Never 0. */
 uint64_t region_hash(void);
