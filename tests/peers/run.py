@@ -19,7 +19,7 @@ import summary  # noqa: E402
 import table  # noqa: E402
 
 SKIPPED = 77
-DRAW_S = "8"  # time of a script for each random test; more if it runs alone
+DRAW_S = "4"  # time of a script for each random test; more if it runs alone
 # Without oneDNN TensorFlow gives the same results on every CPU. With it some CPUs compute products of float16, and
 # softmax of infinities, differently.
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}

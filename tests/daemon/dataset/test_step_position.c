@@ -1250,8 +1250,10 @@ static const struct stg_test tests[] = {
     TEST_SLOW(from_the_position_of_each_item_the_rest_follows, 300),
     TEST_SLOW(with_the_marks_of_another_run_the_rest_follows_too, 300),
     TEST_SLOW(marks_survive_the_daemon_and_replace_what_lies_before, 60),
+#if !defined(__SANITIZE_THREAD__) /* they start no thread */
     TEST_SLOW(a_shuffle_goes_on_behind_marks_and_behind_errors, 60),
     TEST_SLOW(behind_errors_what_lies_before_is_not_produced, 60),
+#endif
     TEST_SLOW(damaged_marks_are_not_used, 60),
     TEST_SLOW(marks_with_wrong_numbers_are_found_out, 60),
     TEST_SLOW(the_errors_of_a_pass_have_marks_up_to_a_limit, 60),
