@@ -12,7 +12,6 @@
  * is on that CPU too.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,21 +184,6 @@ static void tell(struct figures *figures, const struct bench_options *options)
 
 /* ---- main ---- */
 
-/* The first two CPUs that the program may use; twice the same if there is only one. */
-static void find_cpus(int ret[2])
-{
-    cpu_set_t set;
-    int n = 0;
-    if (sched_getaffinity(0, sizeof(set), &set) < 0)
-        bench_die("no CPUs");
-    for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
-        if (CPU_ISSET(i, &set))
-            ret[n++] = i;
-    }
-    if (n == 1)
-        ret[1] = ret[0];
-}
-
 static void show(struct fixture *fixture)
 {
     struct stg_reply reply;
@@ -215,7 +199,7 @@ static void run(const char *folder, double seconds, struct figures *figures)
     struct bench_worker worker;
     char alone[2048], together[2048], remote[128], path[256];
     int cpus[2];
-    find_cpus(cpus);
+    bench_two_cpus(cpus);
     snprintf(alone, sizeof(alone), pipeline, folder, "");
     bench_pin(cpus[0]);
     fixture_start(&fixture, "memory_budget: 2GiB\n");

@@ -34,16 +34,30 @@ static struct sockaddr_in loopback(unsigned port)
                                 .sin_addr = {htonl(INADDR_LOOPBACK)}};
 }
 
-unsigned bench_free_port(void)
+int bench_listen(unsigned *ret_port)
 {
     struct sockaddr_in address = loopback(0);
     socklen_t bytes = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) < 0 ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) < 0 || listen(fd, 1) < 0 ||
         getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
         bench_die("no port: %s", strerror(errno));
-    close(fd);
-    return ntohs(address.sin_port);
+    *ret_port = ntohs(address.sin_port);
+    return fd;
+}
+
+void bench_two_cpus(int ret[2])
+{
+    cpu_set_t set;
+    int n = 0;
+    if (sched_getaffinity(0, sizeof(set), &set) < 0)
+        bench_die("no CPUs");
+    for (int i = 0; i < CPU_SETSIZE && n < 2; i++) {
+        if (CPU_ISSET(i, &set))
+            ret[n++] = i;
+    }
+    if (n == 1)
+        ret[1] = ret[0];
 }
 
 void bench_pin(int cpu)
@@ -175,7 +189,8 @@ static bool learn_digest(struct bench_worker *worker)
 
 void bench_worker_start(struct bench_worker *worker, int cpu, const char *pipeline)
 {
-    *worker = (struct bench_worker){.port = bench_free_port()};
+    *worker = (struct bench_worker){0};
+    close(bench_listen(&worker->port)); /* a port that nothing listens on */
     spawn(worker, cpu, pipeline);
     int64_t until = now_millis() + fixture_millis(START_MILLIS);
     while (!learn_digest(worker)) {

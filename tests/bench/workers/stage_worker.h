@@ -15,8 +15,8 @@ struct bench_worker {
     char digest[72];
 };
 
-/* Returns a port of loopback that nothing listens on. */
-unsigned bench_free_port(void);
+/* Returns a socket that listens on any free port of loopback. */
+int bench_listen(unsigned *ret_port);
 
 /* Starts a worker over one pipeline file, on that CPU (-1: any), and waits until it
  * answers. Ends the program on failure, as all of these do. */
@@ -28,6 +28,9 @@ uint64_t bench_worker_ns(const struct bench_worker *worker);
 
 /* Binds the calling thread, and what it starts from now on, to a CPU. */
 void bench_pin(int cpu);
+
+/* The first two CPUs that the program may use; twice the same if there is only one. */
+void bench_two_cpus(int ret[2]);
 
 /* Returns the descriptor of a connection; waits until the port listens. */
 int bench_http_connect(unsigned port);
