@@ -399,6 +399,12 @@ unsigned stg_worker_http_drain(struct stg_worker_http *http)
     return http->n_calls;
 }
 
+/* The library decodes %00 too, and the text would end there. No request needs escapes. */
+static size_t keep_escapes(void *arg, struct MHD_Connection *connection, char *text)
+{
+    return strlen(text);
+}
+
 static void be_silent(void *arg, const char *fmt, va_list args)
 {
 }
@@ -423,6 +429,7 @@ int stg_worker_http_create(const struct stg_worker_http_config *config,
         0, NULL, NULL, serve, http, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL,
         MHD_OPTION_CONNECTION_LIMIT, STG_WORKER_MAX_CONNECTIONS,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, http, MHD_OPTION_ARRAY, has_tls ? tls : tls + 2, MHD_OPTION_END);

@@ -2,11 +2,16 @@
  *
  * What another process sends: pipelines and settings as texts, messages of attach.sock,
  * sequences of requests and of writes to shared memory against a whole server, frames of
- * the helper processes, answers of etcd, and requests to stager-metrics. A text that
- * loads survives the wire. Each request has at most one reply; an error has a text.
+ * the helper processes, answers of etcd, and requests to stager-metrics and to a worker.
+ * A text that loads survives the wire. Each request has at most one reply; an error has a
+ * text. What is read of a request to a worker reads back.
  */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
+#include "daemon/worker/path.h"
 #include "proto/load.h"
 #include "proto/wire.h"
 #include "tests/fuzz/etcd.h"
@@ -98,12 +103,112 @@ static void run_reply(const uint8_t *data, size_t bytes)
     stg_bump_finish(&bump);
 }
 
+/* ---- requests to a worker ---- */
+
+/* Takes a line, which the caller frees. It ends at a NUL too. */
+static char *take_line(struct stg_fuzz_input *input)
+{
+    const uint8_t *end = memchr(input->at, '\n', stg_fuzz_left(input));
+    size_t n = end != NULL ? (size_t)(end - input->at) : stg_fuzz_left(input);
+    char *text = strndup((const char *)input->at, n);
+    FUZZ_CHECK(text != NULL);
+    input->at += end != NULL ? n + 1 : n;
+    return text;
+}
+
+static bool is_printed(const char *text, uint64_t number)
+{
+    char want[24];
+    snprintf(want, sizeof(want), "%" PRIu64, number);
+    return strcmp(text, want) == 0 && number != STG_WORKER_NO_END;
+}
+
+static void check_worker_path(const char *text)
+{
+    struct stg_worker_ask ask = {0};
+    char one[128], range[256];
+    const char *wrong = stg_worker_path(text, &ask);
+    if (wrong != NULL) {
+        FUZZ_CHECK(wrong[0] != '\0');
+        return;
+    }
+    snprintf(one, sizeof(one), "%s/%" PRIu64 "/%" PRIu64, ask.digest, ask.pass,
+             ask.first);
+    snprintf(range, sizeof(range), "%s-%" PRIu64, one, ask.last);
+    FUZZ_CHECK_TEXT(strcmp(text, range) == 0 ||
+                        (ask.first == ask.last && strcmp(text, one) == 0),
+                    text);
+    FUZZ_CHECK(strlen(ask.digest) == 64 && ask.last >= ask.first &&
+               ask.last - ask.first < STG_WORKER_MAX_BATCHES);
+}
+
+static void check_worker_query(char *const values[5])
+{
+    struct stg_worker_ask ask = {0};
+    const struct stg_worker_query query = {.epoch = values[0],
+                                           .index = values[1],
+                                           .host = values[2],
+                                           .hosts = values[3],
+                                           .begin = values[4]};
+    if (stg_worker_query(&query, &ask) != NULL)
+        return;
+    FUZZ_CHECK((ask.has_epoch != 0) == (values[0] != NULL || values[1] != NULL));
+    if (ask.has_epoch != 0)
+        FUZZ_CHECK(is_printed(values[0], ask.epoch) && is_printed(values[1], ask.index));
+    FUZZ_CHECK((ask.deal.n_hosts > 0) == (values[2] != NULL || values[3] != NULL));
+    if (ask.deal.n_hosts > 0)
+        FUZZ_CHECK(is_printed(values[2], ask.deal.host) &&
+                   is_printed(values[3], ask.deal.n_hosts) &&
+                   is_printed(values[4], ask.deal_first) &&
+                   ask.deal.host < ask.deal.n_hosts &&
+                   ask.deal.n_hosts <= STG_DEAL_MAX_HOSTS);
+}
+
+/* The values that the query has, a bit each; then the lines path, header and token, and
+ * these values. */
+static void run_worker(const uint8_t *data, size_t bytes)
+{
+    struct stg_fuzz_input input = {data, data + bytes};
+    unsigned has = stg_fuzz_byte(&input);
+    char *path = take_line(&input), *header = take_line(&input);
+    char *token = take_line(&input), *values[5] = {0};
+    for (unsigned i = 0; i < 5; i++)
+        values[i] = (has >> i & 1) != 0 ? take_line(&input) : NULL;
+    check_worker_path(path);
+    check_worker_query(values);
+    bool is_allowed =
+        strncasecmp(header, "Bearer ", 7) == 0 && strcmp(header + 7, token) == 0;
+    FUZZ_CHECK_TEXT(stg_worker_is_allowed(header, token) == is_allowed, header);
+    for (unsigned i = 0; i < 5; i++)
+        free(values[i]);
+    free(path);
+    free(header);
+    free(token);
+}
+
+#define WORKER_DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void seed_worker(void)
+{
+    stg_fuzz_seed_text("worker", "@" WORKER_DIGEST "/0/12\nBearer secret\nsecret");
+    stg_fuzz_seed_text("worker",
+                       "C" WORKER_DIGEST "/3/12-75\nbearer secret\nsecreT\n2\n12");
+    stg_fuzz_seed_text("worker",
+                       "\x5c" WORKER_DIGEST "/18446744073709551614/18446744073709551550-"
+                       "18446744073709551614\n\n\n1048575\n1048576\n"
+                       "18446744073709551614");
+    stg_fuzz_seed_text("worker", "_" WORKER_DIGEST
+                                 "/0/18446744073709551614-1\nBasic x\n\n0\n0\n0\n1\n0");
+    stg_fuzz_seed_text("worker", "_" WORKER_DIGEST "/0/%31\nBearer \n\n01\n-1\n4294967296"
+                                 "\n4294967297\nx");
+}
+
 /* ---- the program ---- */
 
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
     {"pipeline", run_pipeline}, {"settings", run_settings},  {"request", run_request},
     {"reply", run_reply},       {"server", stg_fuzz_server}, {"gate", stg_fuzz_gate},
-    {"gpu", stg_fuzz_gpu},      {"etcd", stg_fuzz_etcd},
+    {"gpu", stg_fuzz_gpu},      {"etcd", stg_fuzz_etcd},     {"worker", run_worker},
 #ifdef STG_FUZZ_HTTP
     {"http", stg_fuzz_http},
 #endif
@@ -155,6 +260,7 @@ void stg_fuzz_seeds(void)
     stg_fuzz_server_seeds();
     stg_fuzz_helper_seeds();
     stg_fuzz_etcd_seeds();
+    seed_worker();
 #ifdef STG_FUZZ_HTTP
     stg_fuzz_seed_text("http", "\x20GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: "
                                "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q="

@@ -312,7 +312,8 @@ def check_refusals(worker, digest):
             check(worker.get(page, token)[0] == 401, f"token {token}")
     check(worker.get("/healthz", None)[0] == 200 and worker.get("/readyz", None)[0] == 200, "probes need no token")
     for bad in ("", "/0", "/0/", "/x/0", "/0/-1", "/0/5-4", "/0/0-64", "/0/1/2", "/00/1", "/0/01",
-                "/0/99999999999999999999999", "/0/1?epoch=1", "/0/1?epoch=x&index=0", "/0/1-"):
+                "/0/99999999999999999999999", "/0/1?epoch=1", "/0/1?epoch=x&index=0", "/0/1-",
+                "/0/1%00", "/0/%31", "/0/1%00/2", "/0/1?epoch=0%00&index=1", "/0/1?epoch=0&index=%31"):
         check(worker.get(path + bad)[0] == 400, f"{bad}: {worker.get(path + bad)}")
     check(worker.get("/v1/batches/" + digest.upper() + "/0/0")[0] == 400, "upper case")
     status, _, body = worker.get("/v1/batches/" + "0" * 64 + "/0/0")
