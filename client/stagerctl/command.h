@@ -39,6 +39,7 @@ struct stg_ctl_options {
     bool text;
     const char *token_file;
     const char *key;        /* cache rm; NULL: of all entries */
+    const char *job;        /* commits: whose hosts etcd has; NULL: none is named */
     bool has_if_generation; /* apply, delete, rollback */
     uint64_t if_generation;
 };

@@ -32,14 +32,15 @@ static bool has_lanes(const struct stg_reply *reply)
     return ret;
 }
 
-static void print_text(const struct stg_reply *reply)
+static void print_text(const struct stg_reply *reply, const char *job)
 {
     static const char *const titles[] = {"TAG",      "ATTEMPT", "PASS",
                                          "POSITION", "TIME",    "CLIENT"};
     struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
     bool lanes = has_lanes(reply);
     if (reply->n_commits == 0) {
-        printf("No commits of %s.\n", reply->name);
+        printf("No commits of %s%s%s.\n", reply->name, job != NULL ? " in job " : "",
+               stg_text_or(job, ""));
         return;
     }
     table.n_columns += lanes;
@@ -66,11 +67,15 @@ int stg_ctl_commits(const struct stg_ctl_options *options)
     struct stg_ctl_link *link = stg_ctl_connect(options);
     if (link == NULL)
         return EXIT_FAILED;
-    struct stg_request request = {.kind = STG_REQUEST_COMMITS, .name = options->argument};
+    struct stg_request request = {
+        .kind = STG_REQUEST_COMMITS, .name = options->argument, .job = options->job};
     struct stg_reply reply;
     int status = stg_ctl_ask(link, &request, &reply);
     if (status == 0) {
-        (options->json ? print_json : print_text)(&reply);
+        if (options->json)
+            print_json(&reply);
+        else
+            print_text(&reply, options->job);
         if (reply.n_left_out > 0 && !options->json)
             fprintf(stderr,
                     "stagerctl: %u older commits did not fit the daemon's reply\n",

@@ -103,10 +103,11 @@ static const struct command commands[] = {
      "the\n"
      "  time went; with -o it also writes FILE. Control-C ends the trace early.",
      stg_ctl_trace},
-    {"commits", ARGUMENT_ONE, "NAME", "gt",
+    {"commits", ARGUMENT_ONE, "NAME [--job JOB]", "gtJ",
      "Lists the last commits of a pipeline, from the oldest on: what a trainer can "
      "resume "
-     "from.",
+     "from.\n"
+     "  --job JOB: those of a job whose hosts come and go by etcd.",
      stg_ctl_commits},
     {"audit", ARGUMENT_SOME, "NAME|FILE[@ATTEMPT] [NAME|FILE[@ATTEMPT]] [-o FILE]", "o",
      "Prints which client got and acknowledged which items, in each attempt, and whether "
@@ -276,6 +277,7 @@ static const struct option long_options[] = {
     {"text", no_argument, NULL, 'x'},
     {"if-generation", required_argument, NULL, 'i'},
     {"key", required_argument, NULL, 'k'},
+    {"job", required_argument, NULL, 'J'},
     {NULL, 0, NULL, 0},
 };
 
@@ -308,6 +310,8 @@ static int read_options(int argc, char **argv, struct stg_ctl_options *ret,
             ret->output = optarg;
         if (letter == 'k')
             ret->key = optarg;
+        if (letter == 'J')
+            ret->job = optarg;
         if ((letter == 'l' && read_number("--limit", optarg, &ret->limit) != 0) ||
             (letter == 'c' && read_number("--count", optarg, &ret->count) != 0) ||
             (letter == 'T' && read_number("--timeout", optarg, &ret->timeout) != 0) ||

@@ -252,12 +252,19 @@ static struct stg_roster_key key_of_open(const struct stg_request *request)
                                    .pipeline = request->name};
 }
 
+static int check_job(const char *job, struct stg_err *err)
+{
+    return strlen(job) > 63 ? stg_err(err, -STAGER_INVALID_ARGUMENT,
+                                      "job has more than 63 bytes: choose a shorter one")
+                            : 0;
+}
+
 int stg_elastic_look(struct stg_elastic *elastic, const struct stg_request *request,
                      uint64_t *look, const struct stg_commits **ret, struct stg_err *err)
 {
     const struct stg_roster_key key = key_of_open(request);
-    if (strlen(key.job) > 63)
-        return stg_err(err, -STAGER_INVALID_ARGUMENT, "job has more than 63 bytes");
+    if (check_job(key.job, err) < 0)
+        return err->code;
     begin_turns(elastic);
     int rc = stg_roster_look(elastic->roster, &key, look, ret, err);
     if (rc != 0)
@@ -304,6 +311,8 @@ int stg_elastic_list(struct stg_elastic *elastic, const char *job, const char *p
                                   const struct stg_err *err),
                      void *arg, struct stg_err *err)
 {
+    if (job != NULL && check_job(job, err) < 0)
+        return err->code;
     struct listing *listing = calloc(1, sizeof(*listing));
     if (listing == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");

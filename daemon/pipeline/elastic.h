@@ -62,8 +62,8 @@ int stg_elastic_admit(struct stg_elastic *elastic, const struct stg_request *req
 int stg_elastic_commit(struct stg_elastic *elastic, const struct stg_instance *instance,
                        struct stg_roster_commit *commit, struct stg_err *err);
 
-/* Calls `done`, now or later, with the commits of a job. RESOURCE_EXHAUSTED: `done` is
- * not called. */
+/* Calls `done`, now or later, with the commits of a job. RESOURCE_EXHAUSTED,
+ * INVALID_ARGUMENT (the name of the job): `done` is not called. */
 int stg_elastic_list(struct stg_elastic *elastic, const char *job, const char *pipeline,
                      void (*done)(void *arg, const struct stg_commits *commits,
                                   const struct stg_err *err),

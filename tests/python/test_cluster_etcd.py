@@ -469,6 +469,30 @@ class TestEtcd(Case):
             for text in texts:
                 self.assertIn(text, answer["text"])
 
+    def ctl(self, host, *words):
+        """(exit status, output, errors) of stagerctl."""
+        done = subprocess.run([os.path.join(case.BUILD, "client/stagerctl/stagerctl"), *words], env=host.daemon.env(), capture_output=True,
+                              text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_stagerctl_lists_the_commits_of_a_job(self):
+        a, b = self.host(), self.host()
+        self.open([a], job="first")
+        self.step([a])
+        self.assertEqual(self.commit(a.trainers[1], "step-1"), {"committed": "step-1"})
+        status, out, errors = self.ctl(b, "commits", NAME, "--job", "first")
+        self.assertEqual((status, errors), (0, ""))
+        self.assertEqual(out.splitlines()[0].split(), ["TAG", "ATTEMPT", "PASS", "POSITION", "TIME", "CLIENT"])
+        self.assertEqual(out.splitlines()[1].split()[:4], ["step-1", "1", "0", str(2 * BATCH)])
+        status, out, _ = self.ctl(b, "commits", NAME, "--job", "first", "--json")
+        reply = json.loads(out)
+        self.assertEqual((status, reply["commits"], reply["n_left_out"]), (0, stager.commits(NAME, job="first", runtime_dir=b.daemon.runtime_dir), 0))
+        self.assertEqual(self.ctl(b, "commits", NAME, "--job", "other")[:2], (0, f"No commits of {NAME} in job other.\n"))
+        self.assertEqual(self.ctl(b, "commits", NAME)[:2], (0, f"No commits of {NAME}.\n"))
+        status, _, errors = self.ctl(b, "commits", NAME, "--job", "first" + 60 * "x")
+        self.assertEqual(status, 1)
+        self.assertIn("job has more than 63 bytes", errors)
+
     def test_hosts_that_begin_at_different_commits_are_named(self):
         a, b = self.host(), self.host()
         self.open([a])

@@ -5,7 +5,8 @@ _stagerctl_options()
 {
     local common="--json --runtime-dir --help" gate="--gate --token-file"
     case $1 in
-        check | schema | list | status | commits | versions) echo "$common $gate" ;;
+        check | schema | list | status | versions) echo "$common $gate" ;;
+        commits) echo "$common $gate --job" ;;
         apply) echo "$common $gate --name --replace --if-generation --warm" ;;
         init) echo "$common $gate --name --output --force" ;;
         delete) echo "$common $gate --if-generation" ;;
@@ -37,7 +38,7 @@ _stagerctl()
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
-            --runtime-dir | --gate | --token-file | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --output | -o | --key) ((i++)) ;;
+            --runtime-dir | --gate | --token-file | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --output | -o | --key | --job) ((i++)) ;;
             -*) ;;
             *)
                 if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((++n)); fi
@@ -55,7 +56,7 @@ _stagerctl()
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --gate | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --key) return ;;
+        --gate | --name | --if-generation | --count | --seconds | --limit | --batches | --timeout | --key | --job) return ;;
     esac
     if [[ -z $command ]]; then
         local commands="check apply test list status top explain cat tap delete versions rollback watch trace commits audit metrics schema init index cache token drain bugreport doctor version help"
