@@ -311,6 +311,7 @@ struct stg_explain {
 struct stg_commit_entry {
     const char *tag, *client, *lane;
     uint64_t attempt, pass, position, time_ns;
+    uint64_t items; /* of a job whose hosts etcd has: of one host, in its division */
 };
 
 /* A generation whose definition the daemon keeps. */

@@ -262,6 +262,7 @@ static int commits_fill(const struct stg_reply *from, struct stg_bump *bump,
         STG_PUT(all[i], pass, e->pass);
         STG_PUT(all[i], position, e->position);
         STG_PUT(all[i], time_ns, e->time_ns);
+        STG_PUT(all[i], items, e->items);
     }
     commits->name = stg_wire_required(from->name);
     commits->commit = all;
@@ -578,7 +579,8 @@ static int commits_take(const Stager__CommitsReply *from, struct stg_bump *bump,
                                                     .attempt = e->attempt,
                                                     .pass = e->pass,
                                                     .position = e->position,
-                                                    .time_ns = e->time_ns};
+                                                    .time_ns = e->time_ns,
+                                                    .items = e->items};
     }
     return 0;
 }

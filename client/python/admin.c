@@ -128,8 +128,8 @@ PyObject *stg_py_request(PyObject *module, PyObject *args)
 }
 
 /* The JSON of one run, or of the comparison of two, in *ret, which the caller frees. */
-static int audit(const char *runtime_dir, const char *const names[2], char **ret,
-                 struct stg_err *err)
+static int audit(const char *runtime_dir, const char *const names[2], const char *job,
+                 char **ret, struct stg_err *err)
 {
     struct stg_audit_source *sources = calloc(2, sizeof(*sources));
     size_t bytes = 0, n = names[1] != NULL ? 2 : 1;
@@ -137,7 +137,7 @@ static int audit(const char *runtime_dir, const char *const names[2], char **ret
     int rc =
         sources != NULL ? 0 : stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        rc = stg_audit_source_parse(names[i], &sources[i], err);
+        rc = stg_audit_source_parse(names[i], job, &sources[i], err);
         if (rc == 0)
             rc = stg_audit_source_load(&sources[i], runtime_dir, err);
     }
@@ -159,13 +159,13 @@ static int audit(const char *runtime_dir, const char *const names[2], char **ret
 
 PyObject *stg_py_audit(PyObject *module, PyObject *args)
 {
-    const char *runtime_dir, *names[2];
-    if (!PyArg_ParseTuple(args, "zsz", &runtime_dir, &names[0], &names[1]))
+    const char *runtime_dir, *names[2], *job;
+    if (!PyArg_ParseTuple(args, "zszz", &runtime_dir, &names[0], &names[1], &job))
         return NULL;
     struct stg_err err = {0};
     char *json = NULL;
     struct stg_py_wait wait;
     stg_py_wait_begin(&wait);
-    int rc = audit(runtime_dir, names, &json, &err);
+    int rc = audit(runtime_dir, names, job, &json, &err);
     return end_call(module, &wait, rc, json, &err);
 }

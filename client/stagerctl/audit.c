@@ -28,6 +28,9 @@ static void add_begin(struct stg_table *table, const struct stg_audit_begin *beg
         stg_table_add(table, "a run that was there");
     else if (begin->from != 0 && begin->from != begin->attempt)
         stg_table_add(table, "%s of attempt %" PRIu64, begin->tag, begin->from);
+    else if (begin->hosts.from_generation != 0)
+        stg_table_add(table, "%s of generation %" PRIu64, begin->tag,
+                      begin->hosts.from_generation);
     else
         stg_table_add(table, "pass %" PRIu64 ", item %" PRIu64 "%s", begin->point.pass,
                       begin->point.items,
@@ -53,6 +56,12 @@ static void add_end(struct stg_table *table, const struct stg_audit_run *run)
                   is_missing ? ", lines are missing" : "");
 }
 
+static void add_hosts(struct stg_table *table, const struct stg_audit_hosts *hosts)
+{
+    stg_table_add(table, "%" PRIu64 ": host %" PRIu64 " of %" PRIu64, hosts->generation,
+                  hosts->host, hosts->n_hosts);
+}
+
 static bool is_meant(const struct stg_audit_source *source, uint64_t attempt)
 {
     return source->attempt == 0 || source->attempt == attempt;
@@ -62,9 +71,13 @@ static void print_attempts(const struct stg_audit_source *source)
 {
     static const char *const titles[] = {"ATTEMPT",   "OF",        "TIME",
                                          "BEGINS AT", "COMMITTED", "STATE"};
-    struct stg_table table = {.n_columns = sizeof(titles) / sizeof(titles[0])};
-    for (size_t i = 0; i < table.n_columns; i++)
+    bool has_hosts = source->job != NULL;
+    struct stg_table table = {.n_columns =
+                                  sizeof(titles) / sizeof(titles[0]) + has_hosts};
+    for (size_t i = 0; i < sizeof(titles) / sizeof(titles[0]); i++)
         stg_table_add(&table, "%s", titles[i]);
+    if (has_hosts)
+        stg_table_add(&table, "GENERATION");
     for (size_t i = 0; i < source->audit.n_attempts; i++) {
         const struct stg_audit_attempt *attempt = &source->audit.attempts[i];
         const struct stg_audit_begin *begin = &attempt->begin;
@@ -76,6 +89,8 @@ static void print_attempts(const struct stg_audit_source *source)
         add_begin(&table, begin);
         add_commit(&table, attempt);
         add_end(&table, stg_audit_find_run(&source->audit, begin->run));
+        if (has_hosts)
+            add_hosts(&table, &begin->hosts);
     }
     stg_table_print(&table, "");
 }
@@ -171,7 +186,12 @@ static void print_proof(const char *lane, const struct stg_history *history,
     else if (!proof->is_recorded)
         printf("  Lines of the audit are missing: stagerd could not write them, or they "
                "are damaged, or too old.\n");
-    if (!proof->is_whole)
+    const struct stg_audit_begin *first = &history->links[0].attempt->begin;
+    if (!proof->is_whole && first->hosts.from_generation != 0)
+        printf("  It begins at commit %s of generation %" PRIu64
+               ", of which this audit has nothing.\n",
+               first->tag, first->hosts.from_generation);
+    else if (!proof->is_whole)
         printf("  It begins at pass %" PRIu64 ", item %" PRIu64
                ", which is no commit of this audit.\n",
                history->links[0].begin.pass, history->links[0].begin.items);
@@ -199,6 +219,13 @@ static int print_proofs(const struct stg_audit_source *source, bool *ret_proven,
     }
     if (rc == 0 && n == 0)
         printf("No commits: there is nothing to prove.\n");
+    if (rc == 0 && n > 0 && source->job != NULL)
+        printf("These are the items of this host alone: the job has each element once if "
+               "each of its hosts proves its own.\n");
+    if (rc == 0 && source->job == NULL && source->has_other)
+        printf("Attempts of jobs whose commits etcd has are left out: name one, such as "
+               "--job \"%s\".\n",
+               source->other);
     return rc;
 }
 
@@ -318,8 +345,12 @@ int stg_ctl_audit(const struct stg_ctl_options *options)
         (options->n_arguments > 1 && options->output != NULL)) {
         return stg_ctl_misused("audit takes one run, or two to compare; -o writes one");
     }
+    if (options->n_arguments > 1 && options->job != NULL)
+        return stg_ctl_misused("audit --job takes one run: hosts that come and go number "
+                               "their items anew");
     for (int i = 0; rc == 0 && i < options->n_arguments; i++) {
-        rc = stg_audit_source_parse(options->arguments[i], &sources[i], &err);
+        rc = stg_audit_source_parse(options->arguments[i], options->job, &sources[i],
+                                    &err);
         if (rc == 0)
             rc = stg_audit_source_load(&sources[i], options->runtime_dir, &err);
     }

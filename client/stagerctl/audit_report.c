@@ -13,10 +13,11 @@
 
 /* ---- sources ---- */
 
-int stg_audit_source_parse(const char *argument, struct stg_audit_source *ret,
-                           struct stg_err *err)
+int stg_audit_source_parse(const char *argument, const char *job,
+                           struct stg_audit_source *ret, struct stg_err *err)
 {
-    *ret = (struct stg_audit_source){.is_file = strchr(argument, '/') != NULL};
+    *ret =
+        (struct stg_audit_source){.is_file = strchr(argument, '/') != NULL, .job = job};
     const char *at = strrchr(argument, '@');
     bool has_attempt = at != NULL && strchr(at, '/') == NULL;
     size_t n = has_attempt ? (size_t)(at - argument) : strlen(argument);
@@ -60,6 +61,54 @@ static int read_file(struct stg_audit_source *source, struct stg_err *err)
         rc = stg_err(err, -STAGER_DATA_LOSS, "%s: %s", source->name, strerror(errno));
     fclose(file);
     source->bytes = n;
+    return rc == 0 ? stg_audit_read(&source->audit, source->text, n, err) : rc;
+}
+
+/* Returns the attempt of that generation, of the source's job; NULL: this host was not in
+ * it. */
+static const struct stg_audit_begin *find_generation(
+    const struct stg_audit_source *source, const struct stg_commit_entry *of)
+{
+    for (size_t i = source->audit.n_attempts; i-- > 0;) {
+        const struct stg_audit_begin *begin = &source->audit.attempts[i].begin;
+        if (begin->hosts.job != NULL && strcmp(begin->hosts.job, source->job) == 0 &&
+            begin->hosts.generation == of->attempt &&
+            strcmp(begin->lane, stg_text_or(of->lane, "")) == 0)
+            return begin;
+    }
+    return NULL;
+}
+
+/* Appends the commits that etcd has to the text, which -o writes. */
+static int add_commits(struct stg_audit_source *source, const struct stg_reply *reply,
+                       struct stg_err *err)
+{
+    struct stg_audit_text lines = {0};
+    for (size_t i = 0; i < reply->n_commits; i++) {
+        const struct stg_commit_entry *entry = &reply->commits[i];
+        const struct stg_audit_begin *begin = find_generation(source, entry);
+        if (begin == NULL)
+            continue;
+        struct stg_audit_commit commit = {
+            .run = begin->run,
+            .attempt = begin->attempt,
+            .time_ns = entry->time_ns,
+            .tag = entry->tag,
+            .point = {entry->pass, entry->items, entry->position, ""}};
+        stg_audit_write_commit(&lines, &commit);
+    }
+    char *text = realloc(source->text, source->bytes + lines.n + 1);
+    int rc = text == NULL || lines.has_failed
+                 ? stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory")
+                 : 0;
+    if (text != NULL)
+        source->text = text;
+    if (rc == 0 && lines.n > 0) {
+        memcpy(source->text + source->bytes, lines.bytes, lines.n);
+        source->bytes += lines.n;
+        rc = stg_audit_read(&source->audit, lines.bytes, lines.n, err);
+    }
+    free(lines.bytes);
     return rc;
 }
 
@@ -71,22 +120,73 @@ static int ask(struct stg_audit_source *source, const char *runtime_dir,
     if (rc < 0)
         return stg_err(err, rc, "%s", stager_error_text(NULL));
     rc = stg_admin_audit(client, source->name, &source->text, &source->bytes, err);
+    if (rc == 0)
+        rc = stg_audit_read(&source->audit, source->text, source->bytes, err);
     stager_disconnect(client);
     return rc;
+}
+
+/* The commits are read first: the audit then has what was delivered before them. The
+ * reply lives as long as its connection makes no other call. */
+static int ask_job(struct stg_audit_source *source, const char *runtime_dir,
+                   struct stg_err *err)
+{
+    struct stager *client;
+    struct stg_request request = {
+        .kind = STG_REQUEST_COMMITS, .name = source->name, .job = source->job};
+    struct stg_reply reply;
+    int rc = stager_connect(runtime_dir, &client);
+    if (rc < 0)
+        return stg_err(err, rc, "%s", stager_error_text(NULL));
+    rc = stg_admin_call(client, &request, &reply, err);
+    if (rc == 0)
+        rc = ask(source, runtime_dir, err);
+    if (rc == 0)
+        rc = add_commits(source, &reply, err);
+    stager_disconnect(client);
+    return rc;
+}
+
+/* Leaves the attempts that were asked for, and notes a job of the others. */
+static int choose(struct stg_audit_source *source, struct stg_err *err)
+{
+    const struct stg_audit *audit = &source->audit;
+    for (size_t i = 0; i < audit->n_attempts && !source->has_other; i++) {
+        const char *job = audit->attempts[i].begin.hosts.job;
+        source->has_other =
+            job != NULL && (source->job == NULL || strcmp(job, source->job) != 0);
+        if (source->has_other)
+            snprintf(source->other, sizeof(source->other), "%s", job);
+    }
+    stg_audit_keep_job(&source->audit, source->job);
+    if (audit->n_attempts > 0)
+        return 0;
+    if (source->job == NULL)
+        return stg_err(err, -STAGER_NOT_FOUND,
+                       "all attempts of %s are of jobs whose commits etcd has: name one, "
+                       "such as --job \"%s\"",
+                       source->name, source->other);
+    stg_err(err, -STAGER_NOT_FOUND,
+            "%s has no attempt of job \"%s\" whose hosts etcd has", source->name,
+            source->job);
+    return source->has_other
+               ? stg_err_append(err, err->code, "; one of its jobs is \"%s\"",
+                                source->other)
+               : err->code;
 }
 
 int stg_audit_source_load(struct stg_audit_source *source, const char *runtime_dir,
                           struct stg_err *err)
 {
-    int rc = source->is_file ? read_file(source, err) : ask(source, runtime_dir, err);
-    if (rc == 0)
-        rc = stg_audit_read(&source->audit, source->text, source->bytes, err);
+    int rc = source->is_file       ? read_file(source, err)
+             : source->job != NULL ? ask_job(source, runtime_dir, err)
+                                   : ask(source, runtime_dir, err);
     if (rc == 0 && source->audit.n_attempts == 0)
         rc = stg_err(err, -STAGER_DATA_LOSS,
                      "%s has no attempt, and %zu lines that are damaged: it is not an "
                      "audit that `stagerctl audit -o` wrote",
                      source->name, source->audit.n_bad);
-    return rc;
+    return rc == 0 ? choose(source, err) : rc;
 }
 
 void stg_audit_source_finish(struct stg_audit_source *source)
@@ -256,6 +356,12 @@ static void put_attempt(struct stg_json_writer *json, const struct stg_audit *au
     stg_json_object_begin(json);
     stg_json_put_uint(json, "attempt", begin->attempt);
     stg_json_put_string(json, "of", begin->lane);
+    if (begin->hosts.job != NULL) {
+        stg_json_put_uint(json, "generation", begin->hosts.generation);
+        stg_json_put_uint(json, "host", begin->hosts.host);
+        stg_json_put_uint(json, "hosts", begin->hosts.n_hosts);
+        stg_json_put_uint(json, "base", begin->hosts.base);
+    }
     stg_json_put_string(json, "delivery", begin->delivery);
     stg_reply_time_json(json, begin->time_ns);
     stg_json_key(json, "begins");
@@ -263,6 +369,8 @@ static void put_attempt(struct stg_json_writer *json, const struct stg_audit *au
         stg_json_object_begin(json);
         put_point(json, &begin->point);
         stg_json_put_uint(json, "from_attempt", begin->from);
+        if (begin->hosts.job != NULL)
+            stg_json_put_uint(json, "from_generation", begin->hosts.from_generation);
         stg_json_put_string(json, "tag", begin->tag);
         stg_json_object_end(json);
     } else {
@@ -352,6 +460,8 @@ int stg_audit_report_json(struct stg_json_writer *json,
     *ret_proven = true;
     stg_json_object_begin(json);
     stg_json_put_string(json, source->is_file ? "file" : "pipeline", source->name);
+    if (source->job != NULL)
+        stg_json_put_string(json, "job", source->job);
     stg_json_key(json, "attempts");
     stg_json_array_begin(json);
     for (size_t i = 0; i < audit->n_attempts; i++) {

@@ -15,16 +15,20 @@ struct stg_audit_source {
     char name[4096];
     bool is_file;
     uint64_t attempt; /* 0: the last one */
+    const char *job;  /* whose commits etcd has; NULL: those of the daemon's journal */
+    char other[64];   /* a job that is left out, if has_other */
+    bool has_other;
     char *text;
     size_t bytes;
     struct stg_audit audit;
 };
 
-/* Reads an argument. INVALID_ARGUMENT. */
-int stg_audit_source_parse(const char *argument, struct stg_audit_source *ret,
-                           struct stg_err *err);
-/* Reads the text, from a file, or from the daemon at runtime_dir. Errors of both;
- * DATA_LOSS: it is not an audit. */
+/* Reads an argument. job outlives the source. INVALID_ARGUMENT. */
+int stg_audit_source_parse(const char *argument, const char *job,
+                           struct stg_audit_source *ret, struct stg_err *err);
+/* Reads the text, from a file, or from the daemon at runtime_dir, and the commits of the
+ * job. Errors of both; DATA_LOSS: it is not an audit; NOT_FOUND: no attempt is of the
+ * job. */
 int stg_audit_source_load(struct stg_audit_source *source, const char *runtime_dir,
                           struct stg_err *err);
 void stg_audit_source_finish(struct stg_audit_source *source);

@@ -38,8 +38,8 @@ struct stg_ctl_options {
     const char *output; /* trace, audit, bugreport; NULL: the default */
     bool text;
     const char *token_file;
-    const char *key;        /* cache rm; NULL: of all entries */
-    const char *job;        /* commits: whose hosts etcd has; NULL: none is named */
+    const char *key; /* cache rm; NULL: of all entries */
+    const char *job; /* commits, audit: whose hosts etcd has; NULL: none is named */
     bool has_if_generation; /* apply, delete, rollback */
     uint64_t if_generation;
 };

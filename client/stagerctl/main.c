@@ -109,12 +109,15 @@ static const struct command commands[] = {
      "from.\n"
      "  --job JOB: those of a job whose hosts come and go by etcd.",
      stg_ctl_commits},
-    {"audit", ARGUMENT_SOME, "NAME|FILE[@ATTEMPT] [NAME|FILE[@ATTEMPT]] [-o FILE]", "o",
+    {"audit", ARGUMENT_SOME,
+     "NAME|FILE[@ATTEMPT] [NAME|FILE[@ATTEMPT]] [--job JOB] [-o FILE]", "oJ",
      "Prints which client got and acknowledged which items, in each attempt, and whether "
      "the\n  attempts that led to the last commit delivered each item exactly once. Of "
      "two runs: prints\n  the first item in which they differ. -o writes the audit to a "
-     "file, which a later command\n  can name by a path with a /. Exit status 1: not "
-     "exactly once, or a difference.",
+     "file, which a later command\n  can name by a path with a /. --job JOB: the share "
+     "of "
+     "this host in a job whose hosts come and\n  go by etcd. Exit status 1: not exactly "
+     "once, or a difference.",
      stg_ctl_audit},
     {"metrics", ARGUMENT_NONE, "", "",
      "Prints the counters of stagerd and of all pipelines, in the text format of "

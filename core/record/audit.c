@@ -217,6 +217,14 @@ static void end_line(struct line *line)
     text->n = line->begin + stg_line_finish(text->bytes + line->begin, n, MARK);
 }
 
+static void put_hosts(struct line *line, const struct stg_audit_hosts *hosts)
+{
+    put_name(line, hosts->job);
+    put(line, " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+        hosts->generation, hosts->host, hosts->n_hosts, hosts->base,
+        hosts->from_generation, hosts->from_items);
+}
+
 void stg_audit_write_begin(struct stg_audit_text *text, uint64_t *seq,
                            const struct stg_audit_begin *begin)
 {
@@ -229,6 +237,8 @@ void stg_audit_write_begin(struct stg_audit_text *text, uint64_t *seq,
     put_point(&line, &begin->point);
     put(&line, " %" PRIu64, begin->from);
     put_name(&line, begin->tag);
+    if (begin->hosts.job != NULL)
+        put_hosts(&line, &begin->hosts);
     end_line(&line);
 }
 
@@ -324,6 +334,7 @@ static void free_attempt(struct stg_audit_attempt *attempt)
     free((void *)(uintptr_t)attempt->begin.lane);
     free((void *)(uintptr_t)attempt->begin.delivery);
     free((void *)(uintptr_t)attempt->begin.tag);
+    free((void *)(uintptr_t)attempt->begin.hosts.job);
     free((void *)(uintptr_t)attempt->begin.point.taken);
 }
 
@@ -497,21 +508,52 @@ static int take_turn(struct stg_audit *audit, uint64_t id, uint64_t seq,
     return 1;
 }
 
+/* Of an attempt of a job; there are no further words of others. */
+static bool take_hosts(struct stg_words *words, struct stg_audit_hosts *ret)
+{
+    const char *word;
+    struct stg_words rest = *words;
+    if (stg_words_next(&rest, &word) == 0)
+        return true;
+    return (ret->job = take_name(words)) != NULL &&
+           stg_words_number(words, &ret->generation) &&
+           stg_words_number(words, &ret->host) &&
+           stg_words_number(words, &ret->n_hosts) &&
+           stg_words_number(words, &ret->base) &&
+           stg_words_number(words, &ret->from_generation) &&
+           stg_words_number(words, &ret->from_items);
+}
+
+/* Finds the attempt of this host in the generation whose commit it begins at. */
+static void find_from(const struct stg_audit *audit, struct stg_audit_begin *begin)
+{
+    begin->from = 0;
+    for (size_t i = audit->n_attempts; i-- > 0 && begin->from == 0;) {
+        const struct stg_audit_begin *at = &audit->attempts[i].begin;
+        if (at->hosts.job != NULL && strcmp(at->hosts.job, begin->hosts.job) == 0 &&
+            at->hosts.generation == begin->hosts.from_generation &&
+            strcmp(at->lane, begin->lane) == 0)
+            begin->from = at->attempt;
+    }
+}
+
 static int read_begin(struct stg_audit *audit, struct stg_words words,
                       struct stg_err *err)
 {
     struct stg_audit_attempt attempt = {0};
     struct stg_audit_begin *begin = &attempt.begin;
     uint64_t seq;
-    bool is_good = stg_words_number(&words, &seq) && stg_words_hex(&words, &begin->run) &&
-                   stg_words_number(&words, &begin->attempt) &&
-                   stg_words_number(&words, &begin->time_ns) &&
-                   (begin->lane = take_name(&words)) != NULL &&
-                   (begin->delivery = take_word(&words)) != NULL &&
-                   take_flag(&words, &begin->is_known) &&
-                   take_point(&words, &begin->point) &&
-                   stg_words_number(&words, &begin->from) &&
-                   (begin->tag = take_name(&words)) != NULL;
+    bool is_good =
+        stg_words_number(&words, &seq) && stg_words_hex(&words, &begin->run) &&
+        stg_words_number(&words, &begin->attempt) &&
+        stg_words_number(&words, &begin->time_ns) &&
+        (begin->lane = take_name(&words)) != NULL &&
+        (begin->delivery = take_word(&words)) != NULL &&
+        take_flag(&words, &begin->is_known) && take_point(&words, &begin->point) &&
+        stg_words_number(&words, &begin->from) &&
+        (begin->tag = take_name(&words)) != NULL && take_hosts(&words, &begin->hosts);
+    if (is_good && begin->hosts.job != NULL)
+        find_from(audit, begin);
     int rc = is_good ? take_turn(audit, begin->run, seq, err) : 0;
     bool is_there = find_attempt(audit, begin->run, begin->attempt) != NULL;
     if (rc == 1 && !is_there &&
@@ -860,6 +902,25 @@ static void drop_strays(struct stg_audit *audit)
     audit->n_runs = n_runs;
     audit->n_trails = n_trails;
     audit->n_shares = n_shares;
+}
+
+static bool is_of_job(const struct stg_audit_attempt *attempt, const char *job)
+{
+    const char *has = attempt->begin.hosts.job;
+    return job == NULL || has == NULL ? job == has : strcmp(job, has) == 0;
+}
+
+void stg_audit_keep_job(struct stg_audit *audit, const char *job)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < audit->n_attempts; i++) {
+        if (is_of_job(&audit->attempts[i], job))
+            audit->attempts[n++] = audit->attempts[i];
+        else
+            free_attempt(&audit->attempts[i]);
+    }
+    audit->n_attempts = n;
+    drop_strays(audit);
 }
 
 void stg_audit_shrink(struct stg_audit *audit, size_t n_exact, size_t n_attempts,

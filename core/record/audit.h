@@ -5,16 +5,17 @@
  * collects it, the daemon appends it to a file as text, and stagerctl reads that. The
  * text is a sequence of lines, each with a checksum, which add up:
  *
- *   a1 SUM begin SEQ RUN ATTEMPT TIME =LANE DELIVERY KNOWN POINT FROM =TAG
+ *   a1 SUM begin SEQ RUN ATTEMPT TIME =LANE DELIVERY KNOWN POINT FROM =TAG [HOSTS]
  *   a1 SUM publish SEQ RUN PASS CONTENTS SKIPPED FIRST CELL,CELL...
  *   a1 SUM client SEQ RUN ATTEMPT PASS =CLIENT N HASH ITEMS N HASH ITEMS N
  *   a1 SUM commit RUN ATTEMPT TIME =TAG POINT
  *   a1 SUM end SEQ RUN TIME
  *   a1 SUM lines RUN SEQ MISSING
  *
- * POINT is PASS ITEMS ELEMENTS TAKEN. A set of items is a text of core/taken.h, or "-".
- * SEQ numbers the lines of a run, so that a missing line is noticed. Nothing of a text is
- * trusted. Pure functions; one thread at a time.
+ * POINT is PASS ITEMS ELEMENTS TAKEN. HOSTS, of a job whose hosts etcd has, is =JOB
+ * GENERATION HOST HOSTS BASE FROM_GENERATION FROM_ITEMS. A set of items is a text of
+ * core/taken.h, or "-". SEQ numbers the lines of a run, so that a missing line is
+ * noticed. Nothing of a text is trusted. Pure functions; one thread at a time.
  */
 #ifndef STG_CORE_AUDIT_H
 #define STG_CORE_AUDIT_H
@@ -103,14 +104,27 @@ static inline struct stg_audit_point stg_audit_point_of(const struct stg_state *
     return point;
 }
 
+/* This host in a job whose hosts and commits etcd has. Each division numbers items anew.
+ */
+struct stg_audit_hosts {
+    const char *job; /* NULL: etcd has no part in it */
+    uint64_t generation, host, n_hosts;
+    uint64_t base; /* element of the pass at which the division began */
+    uint64_t
+        from_generation; /* whose commit the attempt begins at; 0: it begins at none */
+    uint64_t from_items; /* of that commit, as its generation numbers them */
+};
+
 struct stg_audit_begin {
     uint64_t run, attempt, time_ns; /* since 1970 */
     const char *lane;               /* "", or the client, under broadcast */
     const char *delivery;
     bool is_known; /* else the attempt begins with its first item */
     struct stg_audit_point point;
-    uint64_t from; /* the attempt whose commit it begins at; 0: it begins at none */
+    uint64_t from; /* the attempt whose commit it begins at; 0: it begins at none. With
+                      hosts: found by the reader; 0: this audit has no such attempt */
     const char *tag;
+    struct stg_audit_hosts hosts;
 };
 
 struct stg_audit_commit {
@@ -163,6 +177,9 @@ void stg_audit_finish(struct stg_audit *audit);
 /* Adds the lines of a text. Damaged ones are counted. RESOURCE_EXHAUSTED. */
 int stg_audit_read(struct stg_audit *audit, const char *text, size_t bytes,
                    struct stg_err *err);
+
+/* Removes all but the attempts of that job; NULL: all that are of any. */
+void stg_audit_keep_job(struct stg_audit *audit, const char *job);
 
 /* Makes the table smaller: of the hashes, the newest n_exact stay single; of the
  * attempts, the last n_attempts stay, and of an attempt the last n_commits commits and

@@ -210,6 +210,7 @@ struct stg_wanted {
     uint32_t world_size;           /* as stager_options.world_size */
     struct stg_deal deal;          /* of the records; n_hosts 0: all */
     uint64_t hosts_entry;          /* as of struct stg_stage_config */
+    uint64_t hosts_generation;     /* likewise */
     const char *job;               /* that the client names; or NULL */
     const struct stg_state *state; /* the run begins at; NULL: at none */
     const char *client_id;

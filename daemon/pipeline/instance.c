@@ -614,6 +614,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         .first_pass = begins_first_pass(wanted) ? 0 : pipeline->next_pass,
         .is_reproducible = definition->irreproducible == NULL,
         .hosts_entry = wanted->hosts_entry,
+        .hosts_generation = wanted->hosts_generation,
         .keeps_record = !private_run && definition->irreproducible == NULL &&
                         wanted->hosts_entry == 0,
         .instance = catalog->instance_id,

@@ -305,6 +305,38 @@ static void go_on_in_audit(const struct stg_request *request,
     stg_catalog_begin_audit(instance, &begin);
 }
 
+/* The commits of a job whose hosts etcd has are of generations, and each generation may
+ * number the items anew. */
+static void begin_audit_in_job(struct stg_session *session,
+                               const struct stg_request *request,
+                               struct stg_instance *instance, const char *lane,
+                               uint64_t attempt)
+{
+    static struct stg_state state;
+    const struct stg_stage_config *config = &instance->config;
+    struct stg_audit_begin begin = {
+        .attempt = attempt, .lane = lane, .tag = "", .is_known = true};
+    const struct stg_commits *commits;
+    const struct stg_commit *commit = NULL;
+    struct stg_err err = {0};
+    begin.point = stg_audit_point_of(config->start);
+    begin.hosts = (struct stg_audit_hosts){.job = config->comparing.job,
+                                           .generation = config->hosts_generation,
+                                           .host = config->deal.host,
+                                           .n_hosts = config->deal.n_hosts,
+                                           .base = config->start->base};
+    if (stg_state_read(request->state, strlen(request->state), &state, NULL) == 0 &&
+        stg_elastic_look(session->server->elastic, request, &session->hosts_look,
+                         &commits, &err) == 0)
+        commit = find_state(stg_commits_find(commits, lane), &state);
+    if (commit != NULL) {
+        begin.tag = commit->tag;
+        begin.hosts.from_generation = commit->attempt;
+        begin.hosts.from_items = state.place.items;
+    }
+    stg_catalog_begin_audit(instance, &begin);
+}
+
 /* The audit says where the attempt begins. */
 static void begin_audit(struct stg_session *session, const struct stg_request *request,
                         struct stg_instance *instance, const char *lane, uint64_t attempt)
@@ -315,6 +347,10 @@ static void begin_audit(struct stg_session *session, const struct stg_request *r
     uint64_t pass = stg_stage_begins_pass(instance->stage, session->client);
     if (request->rejoin.member != 0) {
         go_on_in_audit(request, instance, lane, attempt);
+        return;
+    }
+    if (instance->config.hosts_entry != 0) {
+        begin_audit_in_job(session, request, instance, lane, attempt);
         return;
     }
     if (request->state != NULL &&
@@ -605,10 +641,18 @@ static struct listed_lane *find_oldest(struct listed_lane *lanes, size_t n)
     return oldest;
 }
 
+/* Returns the items before the place of a commit. */
+static uint64_t items_of(const struct stg_commit *commit)
+{
+    static struct stg_state state; /* the loop is one thread */
+    int rc = stg_state_read(commit->state, strlen(commit->state), &state, NULL);
+    return rc == 0 ? state.place.items : 0;
+}
+
 /* Lists the commits of all lanes from the oldest on, those of a lane in their order also
  * if the clock was set back. Strings are the table's. */
-static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
-                     struct stg_reply *ret, struct stg_err *err)
+static int fill_list(const struct stg_commits *commits, bool has_items,
+                     struct stg_bump *bump, struct stg_reply *ret, struct stg_err *err)
 {
     struct listed_lane *at, *lanes;
     size_t n = 0;
@@ -627,7 +671,8 @@ static int fill_list(const struct stg_commits *commits, struct stg_bump *bump,
                                       .attempt = c->attempt,
                                       .pass = c->pass,
                                       .position = c->position,
-                                      .time_ns = c->time_ns};
+                                      .time_ns = c->time_ns,
+                                      .items = has_items ? items_of(c) : 0};
         at->next = c->next;
     }
     return 0;
@@ -645,15 +690,15 @@ static void shorten(struct stg_reply *reply)
 }
 
 static void answer_list(struct stg_session *session, const struct stg_request *request,
-                        const char *name, const struct stg_commits *commits, int rc,
-                        struct stg_err *err)
+                        const char *name, const struct stg_commits *commits,
+                        bool has_items, int rc, struct stg_err *err)
 {
     struct stg_bump bump;
     struct stg_reply reply = stg_reply_to(request);
     stg_bump_init(&bump, 0);
     reply.name = name;
     if (rc == 0)
-        rc = fill_list(commits, &bump, &reply, err);
+        rc = fill_list(commits, has_items, &bump, &reply, err);
     stg_request_finish(session, &reply, shorten, rc, err);
     stg_bump_finish(&bump);
 }
@@ -664,7 +709,7 @@ static void list_journal(struct stg_session *session, const struct stg_request *
     struct stg_err err = {0};
     int rc = stg_journal_check(pipeline->journal, &err);
     answer_list(session, request, pipeline->name, stg_journal_commits(pipeline->journal),
-                rc, &err);
+                false, rc, &err);
 }
 
 /* A job whose clients name the hosts has its commits in the journal. */
@@ -679,7 +724,8 @@ static void answer_elastic(void *arg, const struct stg_commits *commits,
     if (pipeline != NULL && why->code == 0 && count(commits) == 0)
         list_journal(session, &pending->request, pipeline);
     else
-        answer_list(session, &pending->request, pending->name, commits, why->code, &err);
+        answer_list(session, &pending->request, pending->name, commits, true, why->code,
+                    &err);
     end_pending(pending);
 }
 

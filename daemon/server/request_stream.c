@@ -483,9 +483,10 @@ static int attach_or_wait(struct stg_session *session, const struct stg_request 
     return 0;
 }
 
-/* Returns 0 when the request was answered, 1: it waits. */
+/* hosts: of a job whose hosts etcd has; or NULL. Returns 0 when the request was answered,
+ * 1: it waits. */
 static int try_begin(struct stg_session *session, const struct stg_request *request,
-                     const struct stg_deal *deal, uint64_t hosts_entry,
+                     const struct stg_deal *deal, const struct stg_roster_entry *hosts,
                      struct stg_pipeline *pipeline)
 {
     struct stg_err err = {0};
@@ -497,7 +498,8 @@ static int try_begin(struct stg_session *session, const struct stg_request *requ
         .max_in_flight = request->max_in_flight,
         .world_size = request->world_size,
         .deal = *deal,
-        .hosts_entry = hosts_entry,
+        .hosts_entry = hosts != NULL ? hosts->entry : 0,
+        .hosts_generation = hosts != NULL ? hosts->number : 0,
         .job = request->job,
         .state = request->state != NULL ? &state : NULL,
         .client_id = request->client_id != NULL ? request->client_id : session->program,
@@ -634,7 +636,7 @@ static int try_follow(struct stg_session *session, const struct stg_request *req
     if (!has_place(request, deal, pipeline))
         next.state = NULL;
     next.rejoin = (struct stg_rejoin){0};
-    return try_begin(session, &next, deal, 0, pipeline);
+    return try_begin(session, &next, deal, NULL, pipeline);
 }
 
 /* The clients of a run are all on the same host of as many. */
@@ -707,7 +709,7 @@ static int try_elastic(struct stg_session *session, const struct stg_request *re
         stg_session_fail_with(session, request, &err);
         return 0;
     }
-    return try_begin(session, &resolved, &deal, entry.entry, pipeline);
+    return try_begin(session, &resolved, &deal, &entry, pipeline);
 }
 
 /* Returns 0 when the request was answered, 1: it waits. */
@@ -755,7 +757,7 @@ static int try_open(struct stg_session *session, const struct stg_request *reque
     }
     if (text[0] != '\0')
         resolved.state = text;
-    return try_begin(session, &resolved, &deal, 0, pipeline);
+    return try_begin(session, &resolved, &deal, NULL, pipeline);
 }
 
 /* Arms the deadline of an open that waits. Each reason has its time, counted from the

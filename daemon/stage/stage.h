@@ -73,10 +73,11 @@ struct stg_stage_config {
     struct stg_deal deal; /* of this host, by `shard: auto`; n_hosts 0: all records */
     struct stg_comparing comparing; /* with the other hosts, before the first batch */
     uint64_t
-        hosts_entry;   /* of this host in a generation of hosts; 0: none. Of the daemon */
-    bool keeps_record; /* its clients may reconnect after a restart of stagerd */
-    uint64_t instance; /* of the daemon */
-    uid_t uid;         /* of the applier: the stage reads files on its behalf */
+        hosts_entry; /* of this host in a generation of hosts; 0: none. Of the daemon */
+    uint64_t hosts_generation; /* its number in the job */
+    bool keeps_record;         /* its clients may reconnect after a restart of stagerd */
+    uint64_t instance;         /* of the daemon */
+    uid_t uid;                 /* of the applier: the stage reads files on its behalf */
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;

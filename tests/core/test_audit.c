@@ -83,6 +83,7 @@ static void a_text_is_read_as_it_was_written(void)
     CHECK_STR(attempt->begin.point.taken, "a");
     CHECK_STR(attempt->begin.tag, "step-2");
     CHECK_INT(attempt->begin.from, 2);
+    CHECK(attempt->begin.hosts.job == NULL);
     CHECK_INT(attempt->n_commits, 1);
     CHECK_INT(attempt->commits[0].point.items, 5);
     CHECK_INT(audit.trails[0].n, 10);
@@ -103,6 +104,39 @@ static void a_text_is_read_as_it_was_written(void)
     CHECK(!second.runs[0].is_missing);
     CHECK_INT(second.trails[0].n, 10);
     CHECK_INT(second.attempts[0].n_commits, 1);
+    stg_audit_finish(&audit);
+    stg_audit_finish(&second);
+    free(text.bytes);
+    free(again.bytes);
+}
+
+static void an_attempt_of_a_job_is_read_as_it_was_written(void)
+{
+    struct stg_audit_text text = {0}, again = {0};
+    struct stg_audit audit = {0}, second = {0};
+    uint64_t seq = 0;
+    stg_audit_write_begin(
+        &text, &seq,
+        &(struct stg_audit_begin){.run = RUN,
+                                  .attempt = 3,
+                                  .lane = "",
+                                  .delivery = "split",
+                                  .point.taken = "",
+                                  .tag = "t",
+                                  .hosts = {"a job", 2, 1, 3, 64, 1, 5}});
+    CHECK_OK(stg_audit_read(&audit, text.bytes, text.n, &err), err);
+    stg_audit_write(&audit, &again);
+    CHECK_OK(stg_audit_read(&second, again.bytes, again.n, &err), err);
+    CHECK_INT(second.n_bad, 0);
+    const struct stg_audit_hosts *hosts = &second.attempts[0].begin.hosts;
+    CHECK_STR(hosts->job, "a job");
+    CHECK_INT(hosts->generation, 2);
+    CHECK_INT(hosts->host, 1);
+    CHECK_INT(hosts->n_hosts, 3);
+    CHECK_INT(hosts->base, 64);
+    CHECK_INT(hosts->from_generation, 1);
+    CHECK_INT(hosts->from_items, 5);
+    CHECK_INT(second.attempts[0].begin.from, 0);
     stg_audit_finish(&audit);
     stg_audit_finish(&second);
     free(text.bytes);
@@ -286,6 +320,7 @@ static void a_set_without_end_is_refused(void)
 
 static const struct stg_test tests[] = {
     TEST(a_text_is_read_as_it_was_written),
+    TEST(an_attempt_of_a_job_is_read_as_it_was_written),
     TEST(a_flipped_byte_is_noticed),
     TEST(a_text_that_is_cut_has_what_is_before_the_cut),
     TEST(a_missing_line_is_noticed_and_one_that_is_there_twice_counts_once),

@@ -628,6 +628,9 @@ void stg_fuzz_seeds(void)
                                     .point.taken = "",
                                     .tag = ""};
     stg_audit_write_begin(&audit, &seq, &begin);
+    begin.hosts = (struct stg_audit_hosts){
+        .job = "run", .generation = 2, .n_hosts = 3, .base = 64, .from_generation = 1};
+    stg_audit_write_begin(&audit, &seq, &begin);
     stg_audit_write_end(&audit, &seq, 7, 1);
     stg_fuzz_seed("records", NULL, 0, audit.bytes, audit.n);
     free(audit.bytes);

@@ -493,6 +493,65 @@ class TestEtcd(Case):
         self.assertEqual(status, 1)
         self.assertIn("job has more than 63 bytes", errors)
 
+    def audit(self, host, items, *words):
+        """(exit status, object) of stagerctl audit --json, once all that host delivered is acknowledged: `items` of the proof are."""
+        status, out, errors = self.ctl(host, "audit", NAME, "--job", "run", "--json", *words)
+        self.assertEqual(errors, "")
+        proof, = json.loads(out)["proofs"]
+        self.assertEqual((proof["items"], proof["acknowledged"] + proof["unacknowledged"]), (items, items), proof)
+        return status, json.loads(out)
+
+    def test_the_audit_of_each_host_proves_its_share_of_a_job(self):
+        a, b = self.host(), self.host()
+        self.open([a], job="run")
+        for _ in range(3):
+            self.step([a])
+        self.assertEqual(self.commit(a.trainers[0], "step-3"), {"committed": "step-3"})
+        for _ in range(2):
+            self.step([a])
+        b.open("current", job="run")
+        for trainer in a.trainers:
+            self.ends(trainer, "joined: generation 2 of the hosts begins")
+        a.open("tag:step-3", job="run")
+        self.assertEqual(self.answers([a, b]), [{"opened": True}] * 4)
+        for _ in range(4):
+            self.step([a, b])
+        self.assertEqual(self.commit(b.trainers[0], "step-7"), {"committed": "step-7"})
+
+        # Host a: 3 rounds of 2 items before the join, and 4 behind it, by the commit of the other host.
+        status, audit = self.audit(a, 14)
+        self.assertEqual((status, audit["job"], audit["proofs"][0]["from_start"], audit["proofs"][0]["exactly_once"]), (0, "run", True, True))
+        first, second = audit["attempts"]
+        self.assertEqual(([first[key] for key in ("generation", "host", "hosts", "base")], first["begins"]["from_generation"]), ([1, 0, 1, 0], 0))
+        self.assertEqual([second[key] for key in ("generation", "hosts", "base")], [2, 2, 6 * BATCH])
+        self.assertEqual([second["begins"][key] for key in ("item", "from_attempt", "from_generation", "tag")], [0, first["attempt"], 1, "step-3"])
+        self.assertEqual([[commit["tag"] for commit in attempt["commits"]] for attempt in (first, second)], [["step-3"], ["step-7"]])
+        self.assertEqual(audit, {"schema_version": 1, **stager.audit(NAME, job="run", runtime_dir=a.daemon.runtime_dir)})
+        status, out, _ = self.ctl(a, "audit", NAME, "--job", "run")
+        self.assertEqual(status, 0)
+        self.assertIn("Exactly once up to pass 0, item 8, by attempts 1, 2.", out)
+        self.assertIn("1: host 0 of 1", out)
+        self.assertIn("the items of this host alone", out)
+
+        # Host b has nothing of the first generation.
+        status, audit = self.audit(b, 8)
+        self.assertEqual((status, audit["proofs"][0]["from_start"]), (0, False))
+        self.assertEqual({second["host"], audit["attempts"][0]["host"]}, {0, 1})
+        self.assertIn("It begins at commit step-3 of generation 1, of which this audit has nothing.", self.ctl(b, "audit", NAME, "--job", "run")[1])
+
+        # A file keeps the commits.
+        path = os.path.join(a.daemon.runtime_dir, "a.audit")
+        self.assertEqual(self.ctl(a, "audit", NAME, "--job", "run", "-o", path)[0], 0)
+        self.assertIn("Exactly once up to pass 0, item 8, by attempts 1, 2.", self.ctl(a, "audit", path, "--job", "run")[1])
+
+        # Other jobs, and none.
+        for words, text in ((("--job", "other"), 'has no attempt of job "other" whose hosts etcd has; one of its jobs is "run"'),
+                            ((), 'all attempts of train are of jobs whose commits etcd has: name one, such as --job "run"')):
+            status, _, errors = self.ctl(a, "audit", NAME, *words)
+            self.assertEqual(status, 1)
+            self.assertIn(text, errors)
+        self.assertEqual(self.ctl(a, "audit", NAME, path, "--job", "run")[0], 2)
+
     def test_hosts_that_begin_at_different_commits_are_named(self):
         a, b = self.host(), self.host()
         self.open([a])

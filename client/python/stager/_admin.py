@@ -183,13 +183,16 @@ def rollback(name: str, generation: Optional[int] = None, *, warm: bool = False,
     return Applied(reply)
 
 
-def audit(name: str, other: Optional[str] = None, *, runtime_dir: Optional[str] = None) -> Dict[str, Any]:
+def audit(name: str, other: Optional[str] = None, *, job: Optional[str] = None,
+          runtime_dir: Optional[str] = None) -> Dict[str, Any]:
     """Which client got and acknowledged which items, in each attempt, and whether the attempts that led to the last
     commit delivered each item exactly once: `stagerctl audit --json`. With `other`: the first item in which two runs
     differ. Each is the name of a pipeline, or a path with a / of a file of `stagerctl audit -o`, and may end with
-    "@ATTEMPT"."""
+    "@ATTEMPT". job: the share of this host in a job whose hosts etcd has; without `other`."""
+    if job is not None and other is not None:
+        raise ValueError("hosts that come and go number their items anew: audit one run of a job")
     try:
-        reply: Dict[str, Any] = json.loads(_core.audit(runtime_dir, name, other))
+        reply: Dict[str, Any] = json.loads(_core.audit(runtime_dir, name, other, job))
     except UnavailableError as error:
         raise advised(error) from None
     return reply

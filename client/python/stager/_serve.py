@@ -169,9 +169,9 @@ class Server:
         """As stager.rollback, to this daemon."""
         return _admin.rollback(name, generation, runtime_dir=self._check(), **options)
 
-    def audit(self, name: str, other: Optional[str] = None) -> Dict[str, Any]:
+    def audit(self, name: str, other: Optional[str] = None, *, job: Optional[str] = None) -> Dict[str, Any]:
         """As stager.audit, of this daemon."""
-        return _admin.audit(name, other, runtime_dir=self._check())
+        return _admin.audit(name, other, job=job, runtime_dir=self._check())
 
     def delete(self, name: str, **options: Any) -> None:
         """As stager.delete, of this daemon."""

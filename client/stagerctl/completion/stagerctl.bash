@@ -18,7 +18,8 @@ _stagerctl_options()
         drain) echo "$common --timeout --disable" ;;
         watch) echo "$common --count --seconds" ;;
         trace) echo "$common --seconds --output --text" ;;
-        audit | bugreport) echo "$common --output" ;;
+        audit) echo "$common --job --output" ;;
+        bugreport) echo "$common --output" ;;
         cache) echo "$common --key" ;;
         *) echo "$common" ;;
     esac

@@ -72,6 +72,8 @@ static int put_first(struct stg_history *history, const struct stg_audit_attempt
     int rc = copy_point(&attempt->begin.point, &links[0].begin);
     if (rc == 0 && links[0].has_end)
         rc = copy_point(&links[1].attempt->begin.point, &links[0].end);
+    if (links[0].has_end && links[1].attempt->begin.hosts.job != NULL)
+        links[0].end.items = links[1].attempt->begin.hosts.from_items;
     if (rc == 0 && !attempt->begin.is_known)
         begin_at_first(history->audit, &links[0]);
     return rc;
@@ -180,12 +182,25 @@ static uint64_t end_in(const struct stg_audit *audit,
     return end;
 }
 
-/* Returns the end of a pass: an attempt that begins there has nothing of it. */
-static uint64_t end_of_pass(const struct stg_history *history, uint64_t pass)
+/* Returns whether both attempts number the items of a pass alike. */
+static bool numbers_alike(const struct stg_audit_begin *a,
+                          const struct stg_audit_begin *b, uint64_t pass)
+{
+    uint64_t base_a = pass == a->point.pass ? a->hosts.base : 0;
+    uint64_t base_b = pass == b->point.pass ? b->hosts.base : 0;
+    return base_a == base_b && a->hosts.n_hosts == b->hosts.n_hosts;
+}
+
+/* Returns the end of a pass of link i: an attempt that begins there has nothing of it. */
+static uint64_t end_of_pass(const struct stg_history *history, size_t i, uint64_t pass)
 {
     uint64_t end = 0;
-    for (size_t i = 0; i < history->n; i++)
-        end = larger(end, end_in(history->audit, history->links[i].attempt, pass));
+    const struct stg_audit_begin *begin = &history->links[i].attempt->begin;
+    for (size_t k = 0; k < history->n; k++) {
+        const struct stg_audit_attempt *attempt = history->links[k].attempt;
+        if (numbers_alike(begin, &attempt->begin, pass))
+            end = larger(end, end_in(history->audit, attempt, pass));
+    }
     return end;
 }
 
@@ -325,7 +340,7 @@ static int prove_pass(const struct stg_history *history, size_t i, uint64_t pass
     const struct stg_audit *audit = history->audit;
     const struct stg_history_link *link = &history->links[i];
     struct sweep sweep = {0};
-    uint64_t n[4], end = end_of_pass(history, pass);
+    uint64_t n[4], end = end_of_pass(history, i, pass);
     uint64_t until = known_until(history, i, pass);
     if (link->has_end && pass == link->end.pass)
         end = larger(link->end.items, link->end.taken.end);
@@ -376,8 +391,9 @@ int stg_history_prove(const struct stg_history *history, struct stg_history_proo
         ret->is_recorded = false;
     const struct stg_audit_begin *first =
         history->n > 0 ? &history->links[0].attempt->begin : NULL;
-    ret->is_whole =
-        first != NULL && first->is_known && first->from == 0 && first->point.items == 0;
+    ret->is_whole = first != NULL && first->is_known && first->from == 0 &&
+                    first->point.items == 0 && first->hosts.from_generation == 0 &&
+                    first->hosts.base == 0;
     return rc;
 }
 

@@ -266,6 +266,85 @@ static void the_last_moment_of_a_killed_daemon_is_not_missing(void)
     finish(&pen);
 }
 
+/* A job whose hosts etcd has: attempt 2 is of another job, and attempt 3 is of the
+ * generation that went on at item 20 of generation 1, with items that begin anew. */
+static void begin_in_job(struct pen *pen, uint64_t attempt, const char *job,
+                         struct stg_audit_hosts hosts, const char *tag)
+{
+    hosts.job = job;
+    stg_audit_write_begin(&pen->text, &pen->seq[attempt],
+                          &(struct stg_audit_begin){.run = attempt,
+                                                    .attempt = attempt,
+                                                    .lane = "",
+                                                    .delivery = "split",
+                                                    .is_known = true,
+                                                    .point = {0, 0, 0, ""},
+                                                    .tag = tag,
+                                                    .hosts = hosts});
+}
+
+static void write_job(struct pen *pen)
+{
+    begin_in_job(pen, 1, "run", (struct stg_audit_hosts){.generation = 1, .n_hosts = 3},
+                 "");
+    deliver(pen, 1, "a", 0, 0, 50, 1, 50);
+    commit(pen, 1, "t", 0, 20, "");
+    begin_in_job(pen, 2, "other", (struct stg_audit_hosts){.generation = 1, .n_hosts = 1},
+                 "");
+    deliver(pen, 2, "a", 0, 0, 5, 1, 5);
+    begin_in_job(pen, 3, "run",
+                 (struct stg_audit_hosts){.generation = 2,
+                                          .n_hosts = 2,
+                                          .base = 60,
+                                          .from_generation = 1,
+                                          .from_items = 20},
+                 "t");
+    deliver(pen, 3, "a", 0, 0, 30, 1, 30);
+    deliver(pen, 3, "a", 1, 0, 10, 1, 10);
+    commit(pen, 3, "u", 1, 10, "");
+}
+
+static void a_generation_of_another_number_of_hosts_numbers_items_anew(void)
+{
+    struct pen pen = {0};
+    struct stg_history history;
+    struct stg_history_proof proof;
+    write_job(&pen);
+    read(&pen);
+    CHECK_INT(pen.audit.attempts[2].begin.from, 1);
+    stg_audit_keep_job(&pen.audit, "run");
+    CHECK_INT(pen.audit.n_attempts, 2);
+    CHECK_OK(stg_history_find(&pen.audit, "", 0, true, &history, &err), err);
+    CHECK_INT(history.n, 2);
+    CHECK_OK(stg_history_prove(&history, &proof, &err), err);
+    /* Not the items of pass 0 that the first generation numbered up to 50. */
+    CHECK_INT(proof.n_items, 20 + 30 + 10);
+    CHECK_INT(proof.n_acknowledged, 60);
+    CHECK(proof.is_whole && stg_history_is_proven(&proof));
+    stg_history_finish(&history);
+    finish(&pen);
+}
+
+static void a_host_that_joined_a_job_has_no_whole_history(void)
+{
+    struct pen pen = {0};
+    begin_in_job(&pen, 1, "run",
+                 (struct stg_audit_hosts){.generation = 2,
+                                          .n_hosts = 2,
+                                          .base = 60,
+                                          .from_generation = 1,
+                                          .from_items = 20},
+                 "t");
+    deliver(&pen, 1, "a", 0, 0, 30, 1, 30);
+    commit(&pen, 1, "u", 0, 30, "");
+    struct stg_history_proof proof = prove(&pen);
+    CHECK_INT(proof.n_items, 30);
+    CHECK(!proof.is_whole && stg_history_is_proven(&proof));
+    stg_audit_keep_job(&pen.audit, NULL);
+    CHECK_INT(pen.audit.n_attempts, 0);
+    finish(&pen);
+}
+
 static void an_attempt_without_a_commit_does_not_count(void)
 {
     struct pen pen = {0};
@@ -406,6 +485,8 @@ static const struct stg_test tests[] = {
     TEST(an_attempt_may_begin_at_the_end_of_a_pass),
     TEST(what_is_not_recorded_is_not_proven),
     TEST(the_last_moment_of_a_killed_daemon_is_not_missing),
+    TEST(a_generation_of_another_number_of_hosts_numbers_items_anew),
+    TEST(a_host_that_joined_a_job_has_no_whole_history),
     TEST(an_attempt_without_a_commit_does_not_count),
     TEST_SLOW(a_set_without_end_ends_the_proof, 60),
     TEST(a_run_with_a_restart_equals_one_without),
