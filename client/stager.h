@@ -323,6 +323,11 @@ struct stager_stream_info {
     uint64_t replayed;       /* batches that were replayed */
     uint64_t run_step_ns;    /* with batches of the run */
     uint64_t replay_step_ns; /* with replayed ones */
+    /* With `shard: auto`: the place of this host among those that divide the records. */
+    uint32_t hosts;            /* 0: the records are not divided */
+    uint32_t host;             /* less than hosts */
+    uint64_t hosts_generation; /* of the hosts, where etcd has them (docs/cluster.md); 0:
+                                  the client named its ranks */
 };
 
 /* Room for the text of every state. One of several clients of a split may need it all;

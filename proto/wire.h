@@ -412,6 +412,8 @@ struct stg_reply {
     bool anew;            /* open: a stream that follows begins the new version; its
                              state was not used */
     uint32_t hosts;       /* open: that divide the records; 0: they are not divided */
+    uint32_t host;        /* open: this one */
+    uint64_t hosts_generation;  /* open: where etcd has the hosts of the job; else 0 */
     uint64_t base, base_pass;   /* the record at which they began, in that pass */
     struct stg_rejoin rejoin;   /* open */
     uint64_t feed_version;      /* feed */

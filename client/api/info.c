@@ -15,7 +15,7 @@ static_assert(sizeof(struct stager_options) == STG_SIZE_TO(stager_options, repla
                   sizeof(struct stager_batch_info) ==
                       STG_SIZE_TO(stager_batch_info, position) &&
                   sizeof(struct stager_stream_info) ==
-                      STG_SIZE_TO(stager_stream_info, replay_step_ns) &&
+                      STG_SIZE_TO(stager_stream_info, hosts_generation) &&
                   sizeof(struct stager_gpu_info) ==
                       STG_SIZE_TO(stager_gpu_info, reserved0),
               "a struct that may grow ends with its last field");
@@ -79,6 +79,9 @@ int stager_stream_info(const struct stager_stream *stream, struct stager_stream_
         .device_shared = stream->n_shared,
         .dropped_batches = ours ? stg_ring_dropped_batches(&stream->ring) : 0,
         .dropped_rows = ours ? stg_ring_dropped_rows(&stream->ring) : 0,
+        .hosts = (uint32_t)stream->hosts,
+        .host = stream->host,
+        .hosts_generation = stream->hosts_generation,
     };
     count_reconnects(stream, &info);
     stg_replay_info(stream, &info);

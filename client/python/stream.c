@@ -518,10 +518,10 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
     struct stager_stream_info info = {.struct_size = sizeof(info)};
     stager_stream_info(self->stream, &info);
     return Py_BuildValue(
-        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK sK sK sK sK sK}", "batches",
-        (unsigned long long)info.batches, "errors", (unsigned long long)info.errors,
-        "wait_ns", (unsigned long long)info.wait_ns, "sleeps",
-        (unsigned long long)info.sleeps, "held", info.held, "max_in_flight",
+        "{sK sK sK sK sI sI sO sO sO sK sK sK sK sK sK sK sK sK sK sK sK sI sI sK}",
+        "batches", (unsigned long long)info.batches, "errors",
+        (unsigned long long)info.errors, "wait_ns", (unsigned long long)info.wait_ns,
+        "sleeps", (unsigned long long)info.sleeps, "held", info.held, "max_in_flight",
         info.max_in_flight, "at_end", info.at_end ? Py_True : Py_False, "finished",
         info.finished ? Py_True : Py_False, "unwatched",
         info.unwatched ? Py_True : Py_False, "end_pass",
@@ -535,7 +535,8 @@ static PyObject *stream_info(PyObject *object, PyObject *ignored)
         (unsigned long long)info.generation, "followed",
         (unsigned long long)info.followed, "replayed", (unsigned long long)info.replayed,
         "run_step_ns", (unsigned long long)info.run_step_ns, "replay_step_ns",
-        (unsigned long long)info.replay_step_ns);
+        (unsigned long long)info.replay_step_ns, "hosts", info.hosts, "host", info.host,
+        "hosts_generation", (unsigned long long)info.hosts_generation);
 }
 
 /* Of a closed stream too. */

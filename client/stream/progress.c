@@ -104,6 +104,8 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
     stream->state = (struct stg_state){.pass = reply->begins_pass - 1};
     stream->has_state = reply->begins_pass != 0;
     stream->hosts = reply->hosts;
+    stream->host = reply->host;
+    stream->hosts_generation = reply->hosts_generation;
     stream->base = reply->base;
     stream->base_pass = reply->base_pass;
     note_hosts(stream);

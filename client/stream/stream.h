@@ -217,10 +217,12 @@ struct stager_stream {
 
     /* How far the trainer is: progress.h. */
     struct stg_state state;
-    bool has_state;           /* false: nothing was taken, or stagerd sends no places */
-    uint64_t skip_rows;       /* after a state: rows to drop */
-    uint64_t hosts;           /* that divide the records (`shard: auto`); 0: none do */
-    uint64_t base, base_pass; /* the record at which they began, in that pass */
+    bool has_state;            /* false: nothing was taken, or stagerd sends no places */
+    uint64_t skip_rows;        /* after a state: rows to drop */
+    uint64_t hosts;            /* that divide the records (`shard: auto`); 0: none do */
+    uint32_t host;             /* this one */
+    uint64_t hosts_generation; /* where etcd has the hosts of the job; else 0 */
+    uint64_t base, base_pass;  /* the record at which they began, in that pass */
     struct stg_stream_place error_at; /* of the error item */
     uint64_t error_begin;             /* items before it */
     uint64_t n_ranks;                 /* clients of a round */

@@ -125,6 +125,8 @@ static void fill_opened(const struct stg_session *session,
     reply->begins_pass = stg_stage_begins_pass(instance->stage, attached->client);
     reply->skip_rows = params->state != NULL ? params->state->rows : 0;
     reply->hosts = instance->config.deal.n_hosts;
+    reply->host = instance->config.deal.host;
+    reply->hosts_generation = instance->config.hosts_generation;
     reply->base = instance->config.start != NULL ? instance->config.start->base : 0;
     reply->base_pass = instance->config.start != NULL ? instance->config.start->pass : 0;
     reply->anew = request->follow && request->generation != 0 &&

@@ -94,13 +94,14 @@ class Etcd:
 def train():
     """A trainer: opens at the tag of the first line of stdin; then a line is a step, or a commit. Answers go to stdout."""
     options = json.loads(sys.stdin.readline())
+    shows_hosts = options.pop("shows_hosts", False)
 
     def say(**answer):
         print(json.dumps(answer), flush=True)
 
     try:
         with stager.open(NAME, timeout=120 * SLOW, **options) as stream:
-            say(opened=True)
+            say(opened=True, **({"info": {key: stream.info[key] for key in ("hosts", "host", "hosts_generation")}} if shows_hosts else {}))
             batches = iter(stream)
             for line in sys.stdin:
                 tag = line.strip()
@@ -372,6 +373,18 @@ class TestEtcd(Case):
             rows += step
         self.assertEqual(len(rows), len(set(rows)))
         self.assertLess(N - len(rows), 4 * BATCH)
+
+    def test_a_stream_names_its_host_and_the_generation(self):
+        a, b = self.host(), self.host()
+        for hosts, generation in (([a, b], 1), ([b], 2)):
+            if a not in hosts:
+                a.daemon.stop()
+            for host in hosts:
+                host.open("start", shows_hosts=True)
+            shown = [answer["info"] for answer in self.answers(hosts)]
+            self.assertEqual([info["host"] for info in shown[::2]], [info["host"] for info in shown[1::2]])
+            self.assertEqual({info["host"] for info in shown}, set(range(len(hosts))))
+            self.assertEqual({(info["hosts"], info["hosts_generation"]) for info in shown}, {(len(hosts), generation)})
 
     def test_a_host_that_ends_leaves_before_its_lease_does(self):
         a, b = self.host(lease_seconds=3600), self.host(lease_seconds=3600)
