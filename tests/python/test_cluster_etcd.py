@@ -610,6 +610,51 @@ class TestEtcd(Case):
             file.write("right\n")
         self.assertEqual(self.answers([a]), [{"opened": True}] * 2)
 
+    # ---- the example ----
+
+    def start_example(self, host, files, folder):
+        """The ranks of a host; their output goes to files in the folder of its stagerd."""
+        ranks = []
+        for rank in range(2):
+            path = os.path.join(host.daemon.folder, f"rank-{rank}")
+            env = {**host.daemon.env(), "LOCAL_RANK": str(rank), "LOCAL_SIZE": "2", "HOST": "127.0.0.1", "EVERY": "10", "STEP_SECONDS": "0.02"}
+            with open(path, "w", encoding="ascii") as file:
+                ranks.append(subprocess.Popen([sys.executable, os.path.join(case.HERE, "../../examples/cluster/elastic.py"), files, folder],
+                                              stdout=file, stderr=file, env=env))
+            self.addCleanup(ranks[-1].wait)
+            self.addCleanup(ranks[-1].kill)
+        return ranks
+
+    def test_the_example_goes_on_when_a_host_is_lost(self):
+        n = 4800    # no step of either number of hosts is incomplete
+        a, b = self.host(), self.host()
+        folder = os.path.join(a.daemon.folder, "run-7")
+        files = os.path.join(a.daemon.folder, "numbers.txt")
+        with open(files, "w", encoding="ascii") as file:
+            file.writelines(f"{number}\n" for number in range(n))
+        of_a, of_b = self.start_example(a, files, folder), self.start_example(b, files, folder)
+
+        def has_commit():
+            try:
+                return stager.commits("elastic", job="run-7", runtime_dir=a.daemon.runtime_dir)
+            except stager.NotFoundError:    # a rank applies the pipeline
+                return False
+        case.wait_until(has_commit, 60)
+        b.kill()
+        for trainer in of_b:
+            trainer.kill()
+        self.assertEqual([trainer.wait(120 * SLOW) for trainer in of_a], [0, 0], self.read(a, "rank-0"))
+        out = self.read(a, "rank-0") + self.read(a, "rank-1")
+        self.assertIn("of 2, generation 1, from step 0", out)
+        self.assertRegex(out, r"rank 0 of host 0 of 1, generation \d+, from step [1-9]\d*0\n")
+        self.assertIn("goes on at the last commit: ", out)
+        self.assertIn(f" {n} rows, total {n * (n - 1) // 2}, mean ", out)
+
+    @staticmethod
+    def read(host, name):
+        with open(os.path.join(host.daemon.folder, name), encoding="utf-8") as file:
+            return file.read()
+
     # ---- faults at random ----
 
     def test_an_epoch_is_trained_once_while_hosts_and_etcd_are_killed(self):
