@@ -571,14 +571,77 @@ static int plan(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                                  ret->num_threads + ret->num_remote, err);
 }
 
+static bool audits(const struct stg_definition *definition,
+                   const struct stg_wanted *wanted)
+{
+    return (!wanted->private_run || wanted->is_apart) &&
+           definition->spec->staged.audit != STG_AUDIT_NONE;
+}
+
+/* What the stage of an instance gets, but for its name and where it begins. */
+static struct stg_stage_config config_of(struct stg_instance *instance,
+                                         const struct stg_pipeline *pipeline,
+                                         const struct stg_wanted *wanted)
+{
+    struct stg_catalog *catalog = instance->catalog;
+    struct stg_definition *definition = instance->definition;
+    const struct stg_staged *staged = &definition->spec->staged;
+    bool private_run = wanted->private_run;
+    bool has_audit = audits(definition, wanted);
+    return (struct stg_stage_config){
+        .spec = definition->spec,
+        .projection = &definition->projection,
+        .graph = definition->graph,
+        .partitions = definition->partitions,
+        .generation = pipeline->generation,
+        .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
+        .first_number = private_run ? 0 : pipeline->next_number,
+        .first_pass = begins_first_pass(wanted) ? 0 : pipeline->next_pass,
+        .is_reproducible = definition->irreproducible == NULL,
+        .hosts_entry = wanted->hosts_entry,
+        .hosts_generation = wanted->hosts_generation,
+        .keeps_record = !private_run && definition->irreproducible == NULL &&
+                        wanted->hosts_entry == 0,
+        .instance = catalog->instance_id,
+        .uid = definition->applier.uid,
+        .gid = definition->applier.gid,
+        .groups = definition->applier.groups,
+        .n_groups = definition->applier.n_groups,
+        .container = definition->container,
+        .delivery = private_run ? STG_DELIVERY_SPLIT : staged->delivery,
+        .batch_size = stg_signature_batch_size(definition->spec),
+        .deal = wanted->deal,
+        .comparing = comparing_of(catalog, definition, wanted),
+        .private_run = private_run,
+        .replays = wanted->replays,
+        .warm = wanted->warm,
+        .audit_run = has_audit ? stg_catalog_make_id() : 0,
+        .audits_contents = has_audit && staged->audit == STG_AUDIT_CONTENTS,
+        .num_clients = num_clients_of(definition, wanted),
+        .share = definition->share,
+        .budget = stg_catalog_budget(catalog, definition),
+        .pool = staged->use_thread_pool
+                    ? stg_pools_get(catalog->hooks.pools, staged->thread_pool_id)
+                    : NULL,
+        .workers = stg_workers_ref(pipeline->workers),
+        .tuning = private_run ? NULL : definition->tuning,
+        .prior = instance->prior,
+        .trace = private_run ? NULL : &definition->trace,
+        .tap = private_run ? NULL : &definition->tap,
+        .content = definition->content,
+        .remote = remote_of(definition),
+        .cancelled = &instance->abandoned,
+        .wake = catalog->hooks.wake,
+        .owner = catalog->hooks.owner,
+    };
+}
+
 static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeline,
                         const struct stg_wanted *wanted, struct stg_instance **ret,
                         struct stg_err *err)
 {
     bool private_run = wanted->private_run;
     struct stg_definition *definition = pipeline->definition;
-    enum stg_audit_kind audit = definition->spec->staged.audit;
-    bool audits = (!private_run || wanted->is_apart) && audit != STG_AUDIT_NONE;
     struct stg_stage_plan planned;
     int rc = plan(catalog, pipeline, wanted, &planned, err);
     if (rc < 0)
@@ -603,53 +666,7 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
     instance->plan = planned;
     instance->prior = find_prior(catalog, definition);
     instance->n_gone = catalog->n_gone;
-    instance->config = (struct stg_stage_config){
-        .spec = definition->spec,
-        .projection = &definition->projection,
-        .graph = definition->graph,
-        .partitions = definition->partitions,
-        .generation = pipeline->generation,
-        .run_id = private_run ? stg_catalog_make_id() >> 1 : pipeline->run_id,
-        .first_number = private_run ? 0 : pipeline->next_number,
-        .first_pass = begins_first_pass(wanted) ? 0 : pipeline->next_pass,
-        .is_reproducible = definition->irreproducible == NULL,
-        .hosts_entry = wanted->hosts_entry,
-        .hosts_generation = wanted->hosts_generation,
-        .keeps_record = !private_run && definition->irreproducible == NULL &&
-                        wanted->hosts_entry == 0,
-        .instance = catalog->instance_id,
-        .uid = definition->applier.uid,
-        .gid = definition->applier.gid,
-        .groups = definition->applier.groups,
-        .n_groups = definition->applier.n_groups,
-        .container = definition->container,
-        .delivery = private_run ? STG_DELIVERY_SPLIT : definition->spec->staged.delivery,
-        .batch_size = stg_signature_batch_size(definition->spec),
-        .deal = wanted->deal,
-        .comparing = comparing_of(catalog, definition, wanted),
-        .private_run = private_run,
-        .replays = wanted->replays,
-        .warm = wanted->warm,
-        .audit_run = audits ? stg_catalog_make_id() : 0,
-        .audits_contents = audits && audit == STG_AUDIT_CONTENTS,
-        .num_clients = num_clients_of(definition, wanted),
-        .share = definition->share,
-        .budget = stg_catalog_budget(catalog, definition),
-        .pool = definition->spec->staged.use_thread_pool
-                    ? stg_pools_get(catalog->hooks.pools,
-                                    definition->spec->staged.thread_pool_id)
-                    : NULL,
-        .workers = stg_workers_ref(pipeline->workers),
-        .tuning = private_run ? NULL : definition->tuning,
-        .prior = instance->prior,
-        .trace = private_run ? NULL : &definition->trace,
-        .tap = private_run ? NULL : &definition->tap,
-        .content = definition->content,
-        .remote = remote_of(definition),
-        .cancelled = &instance->abandoned,
-        .wake = catalog->hooks.wake,
-        .owner = catalog->hooks.owner,
-    };
+    instance->config = config_of(instance, pipeline, wanted);
     snprintf(instance->config.name, sizeof(instance->config.name), "%s", pipeline->name);
     rc = wanted->resumes ? stg_recovery_resume(instance, err) : 0;
     if (rc < 0) {
@@ -662,7 +679,8 @@ static int new_instance(struct stg_catalog *catalog, struct stg_pipeline *pipeli
         set_start(instance, pipeline, wanted->state);
     else if (instance->config.first_pass < pipeline->next_pass)
         renew(instance, pipeline);
-    if (audits && pipeline->journal != NULL) /* a candidate has none yet */
+    if (audits(definition, wanted) &&
+        pipeline->journal != NULL) /* a candidate has none yet */
         instance->journal = stg_journal_ref(pipeline->journal);
     instance->work.data = instance;
     instance->next = catalog->instances;
