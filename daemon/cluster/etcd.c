@@ -232,10 +232,13 @@ static int refuse(const struct stg_etcd *etcd, struct call *call, int grpc,
     bool is_empty = strstr(reason, "user name is empty") != NULL;
     call->is_lost = call->tries_next = rc == -STAGER_UNAVAILABLE;
     call->wants_login = rc == -STAGER_UNAUTHENTICATED;
-    return stg_err(
-        err, rc, "%s%s", has_secret(etcd, call, reason) ? stg_status_name(rc) : reason,
-        is_empty && etcd->settings.user == NULL ? " (etcd requires a user and a password)"
-                                                : "");
+    const char *hint = is_empty && etcd->settings.user == NULL
+                           ? " (etcd requires a user and a password)"
+                       : strstr(reason, "database space exceeded") != NULL
+                           ? " (compact and defragment etcd, then clear its alarm)"
+                           : "";
+    return stg_err(err, rc, "%s%s",
+                   has_secret(etcd, call, reason) ? stg_status_name(rc) : reason, hint);
 }
 
 /* An answer that is none of etcd's. */

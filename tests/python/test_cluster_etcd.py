@@ -43,10 +43,10 @@ def free_port():
 
 
 class Etcd:
-    """host: of a network; else it listens on loopback."""
+    """host: of a network; else it listens on loopback. more: further options."""
 
-    def __init__(self, host=None):
-        self.host, self.folder = host, tempfile.mkdtemp(prefix="stg-etcd-")
+    def __init__(self, host=None, more=()):
+        self.host, self.more, self.folder = host, more, tempfile.mkdtemp(prefix="stg-etcd-")
         self.url = f"http://{host.address}:2379" if host else f"http://127.0.0.1:{free_port()}"
         self.peer = f"http://{host.address}:2380" if host else f"http://127.0.0.1:{free_port()}"
         self.process = None
@@ -63,7 +63,7 @@ class Etcd:
             self.process = subprocess.Popen(
                 [*(self.host.prefix if self.host else ()), "etcd", "--data-dir", os.path.join(self.folder, "data"), "--listen-client-urls", self.url,
                  "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer,
-                 "--initial-cluster", f"default={self.peer}", "--unsafe-no-fsync"], stdout=log, stderr=log)
+                 "--initial-cluster", f"default={self.peer}", "--unsafe-no-fsync", *self.more], stdout=log, stderr=log)
         deadline = time.monotonic() + 60 * SLOW
         while not (self.host.inside(self.is_healthy) if self.host else self.is_healthy()):
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -80,9 +80,9 @@ class Etcd:
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
 
-    def call(self, *arguments):
-        return subprocess.run(["etcdctl", "--endpoints", self.url, *arguments], env={**os.environ, "ETCDCTL_API": "3"}, check=True,
-                              capture_output=True, text=True).stdout
+    def call(self, *arguments, check=True, stdin=subprocess.DEVNULL):
+        return subprocess.run(["etcdctl", "--endpoints", self.url, *arguments], env={**os.environ, "ETCDCTL_API": "3"}, check=check,
+                              stdin=stdin, capture_output=True, text=True).stdout
 
     def close(self):
         if self.process is not None and self.process.poll() is None:
@@ -94,7 +94,7 @@ class Etcd:
 def train():
     """A trainer: opens at the tag of the first line of stdin; then a line is a step, or a commit. Answers go to stdout."""
     options = json.loads(sys.stdin.readline())
-    shows_hosts = options.pop("shows_hosts", False)
+    shows_hosts, shows_waits = options.pop("shows_hosts", False), options.pop("shows_waits", False)
 
     def say(**answer):
         print(json.dumps(answer), flush=True)
@@ -106,11 +106,16 @@ def train():
             for line in sys.stdin:
                 tag = line.strip()
                 if tag:
-                    stream.commit(stream.state_dict(), tag)
-                    say(committed=tag)
+                    try:
+                        stream.commit(stream.state_dict(), tag)
+                        say(committed=tag)
+                    except stager.ResourceExhaustedError as error:  # the stream goes on
+                        say(error=type(error).__name__, text=str(error))
                 else:
+                    began = time.monotonic()
                     batch = next(batches, None)
-                    say(rows=None if batch is None else list(map(int, batch["value"])))
+                    waited = {"wait_ms": 1000 * (time.monotonic() - began)} if shows_waits else {}
+                    say(**waited, rows=None if batch is None else list(map(int, batch["value"])))
     except stager.Error as error:
         say(error=type(error).__name__, text=str(error))
 
