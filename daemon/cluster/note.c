@@ -159,8 +159,8 @@ int stg_host_note_read(const char *text, struct stg_host_note *ret)
     note.seen = malloc(n * sizeof(*note.seen));
     if (note.seen == NULL)
         return -STAGER_RESOURCE_EXHAUSTED;
-    bool ok = true;
-    while (ok && skip(&text, "seen "))
+    bool ok = true; /* the last line may have no end */
+    while (ok && note.n_seen < n && skip(&text, "seen "))
         ok = read_hex(&text, &note.seen[note.n_seen++]) && skip(&text, "\n");
     if (!ok || strcmp(text, "end\n") != 0) {
         stg_host_note_finish(&note);
