@@ -34,7 +34,7 @@ LENGTHS = {"bench_commit": (3, 6), "bench_handoff": (3, 3), "bench_interference"
            "bench_interleave_auto": (1, 100), "bench_overlap": (1, 12), "bench_tune": (1, 60), "bench_sharing": (1, 10),
            "bench_tfrecord": (3, 3), "bench_transport": (3, 3), "csv_tensorflow": (1, 14), "records_tensorflow": (1, 14),
            "interleave_tensorflow": (1, 9), "parquet_pyarrow": (1, 24), "arrow_datasets": (1, 30),
-           "bench_remote_stage": (3, 30), "bench_worker_wire": (3, 12)}
+           "bench_remote_stage": (3, 30), "bench_worker_wire": (3, 12), "worker_tensorflow": (1, 48)}
 
 # The rows of the first table, if their benchmark was run: name, figure, goal, description.
 GOALS = [
@@ -96,6 +96,10 @@ GOALS = [
      "one connection each, by the clock on the wall"),
     ("bench_worker_wire", "cpu_ratio", 0.7, "the same, bytes per second of CPU of all processes"),
     ("bench_worker_wire", "wire_cpu_ratio", 0.7, "the same without the process that makes the batches"),
+    ("worker_tensorflow", "wire_cpu_ratio", 5,
+     "tensors of 4 MiB from a worker over loopback to a trainer: seconds of CPU a GB of a tf.data service (a dispatcher, a "
+     "worker) over those of stagerd and its worker"),
+    ("worker_tensorflow", "jpeg_cpu_ratio", None, "the same, photographs to random crops"),
     ("bench_commit", "ratio", 0.98,
      "steps of 1 ms of a trainer that commits every 100 batches, over one that commits nothing"),
     ("bench_metrics", "p50_ms", None,
