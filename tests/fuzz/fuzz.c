@@ -215,16 +215,42 @@ static void mutate(struct seed *input)
         splice(input, at, draw(4) == 0 ? left : draw(left < 64 ? left : 64), NULL, 0);
 }
 
+/* Of each mode, by its number. */
+static struct {
+    uint64_t n_runs;
+    size_t n_seeds;
+} of_modes[256];
+
+/* Runs the seeds. A mode without one would not run at all. */
+static void run_seeds(void)
+{
+    for (size_t i = 0; i < n_seeds; i++) {
+        of_modes[seeds[i].bytes[0]].n_seeds++;
+        run(seeds[i].bytes, seeds[i].n);
+    }
+    for (size_t i = 0; i < stg_fuzz_n_modes; i++) {
+        bool runs = only_mode() < 0 || i == (size_t)only_mode();
+        if (runs && of_modes[i].n_seeds == 0)
+            FAIL("the mode %s has no seed", stg_fuzz_modes[i].name);
+    }
+}
+
+static void show_runs(void)
+{
+    for (size_t i = 0; i < stg_fuzz_n_modes; i++)
+        fprintf(stderr, "    %s: %zu seeds, %llu mutations\n", stg_fuzz_modes[i].name,
+                of_modes[i].n_seeds, (unsigned long long)of_modes[i].n_runs);
+    fprintf(stderr, "    %.1f s of CPU\n", (double)clock() / CLOCKS_PER_SEC);
+}
+
 static void mutations_of_the_seeds_end_well(void)
 {
-    uint64_t n_runs = 0, seed = (uint64_t)setting("STG_FUZZ_SEED", 1);
+    uint64_t seed = (uint64_t)setting("STG_FUZZ_SEED", 1);
     int64_t end_ms = now_ms() + setting("STG_FUZZ_MS", 1500);
     fprintf(stderr, "    STG_FUZZ_SEED=%llu\n", (unsigned long long)seed);
     state = 2 * seed + 1;
     stg_fuzz_seeds();
-    CHECK(n_seeds > 0);
-    for (size_t i = 0; i < n_seeds; i++)
-        run(seeds[i].bytes, seeds[i].n);
+    run_seeds();
     while (now_ms() < end_ms) {
         struct seed input = {NULL, 0};
         const struct seed *of = &seeds[draw(n_seeds)];
@@ -235,11 +261,10 @@ static void mutations_of_the_seeds_end_well(void)
         for (size_t k = 1 + draw(5); k > 0; k--)
             mutate(&input);
         run(input.bytes, input.n);
+        of_modes[input.bytes[0]].n_runs++;
         free(input.bytes);
-        n_runs++;
     }
-    fprintf(stderr, "    %zu seeds, %llu mutations\n", n_seeds,
-            (unsigned long long)n_runs);
+    show_runs();
     drop_seeds();
 }
 

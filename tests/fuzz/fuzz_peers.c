@@ -2,9 +2,10 @@
  *
  * What another process sends: pipelines and settings as texts, messages of attach.sock,
  * sequences of requests and of writes to shared memory against a whole server, frames of
- * the helper processes, answers of etcd, and requests to stager-metrics and to a worker.
- * A text that loads survives the wire. Each request has at most one reply; an error has a
- * text. What is read of a request to a worker reads back.
+ * the helper processes, answers of etcd and of workers of py_function, and requests to
+ * stager-metrics and to a worker. A text that loads survives the wire. Each request has
+ * at most one reply; an error has a text. What is read of a request to a worker reads
+ * back.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "tests/fuzz/etcd.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/helpers.h"
+#include "tests/fuzz/pyworker.h"
 #include "tests/fuzz/server.h"
 #include "tests/proto/example.h"
 #include "tests/proto/golden.h"
@@ -206,9 +208,11 @@ static void seed_worker(void)
 /* ---- the program ---- */
 
 const struct stg_fuzz_mode stg_fuzz_modes[] = {
-    {"pipeline", run_pipeline}, {"settings", run_settings},  {"request", run_request},
-    {"reply", run_reply},       {"server", stg_fuzz_server}, {"gate", stg_fuzz_gate},
-    {"gpu", stg_fuzz_gpu},      {"etcd", stg_fuzz_etcd},     {"worker", run_worker},
+    {"pipeline", run_pipeline},  {"settings", run_settings},
+    {"request", run_request},    {"reply", run_reply},
+    {"server", stg_fuzz_server}, {"gate", stg_fuzz_gate},
+    {"gpu", stg_fuzz_gpu},       {"etcd", stg_fuzz_etcd},
+    {"worker", run_worker},      {"pyworker", stg_fuzz_pyworker},
 #ifdef STG_FUZZ_HTTP
     {"http", stg_fuzz_http},
 #endif
@@ -261,6 +265,7 @@ void stg_fuzz_seeds(void)
     stg_fuzz_helper_seeds();
     stg_fuzz_etcd_seeds();
     seed_worker();
+    stg_fuzz_pyworker_seeds();
 #ifdef STG_FUZZ_HTTP
     stg_fuzz_seed_text("http", "\x20GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: "
                                "application/openmetrics-text;version=1.0.0;q=0.5,*/*;q="
