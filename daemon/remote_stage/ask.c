@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "daemon/remote_stage/priv.h"
 #include "daemon/storage/codec/crc32c.h"
+#include "daemon/storage/storage.h"
 
 #define POLL_MS 10
 #define CONNECT_MS 3000l
@@ -249,16 +250,19 @@ static bool begin(struct stg_remote_lane *lane, struct exchange *exchange, int w
 /* What the status says of the worker. */
 static enum stg_outcome outcome_of(struct exchange *exchange, char *why, size_t bytes)
 {
-    exchange->said[exchange->n_said] = '\0';
     if (exchange->status == 422)
         return STG_OUTCOME_ELEMENT;
+    exchange->said[exchange->n_said] = '\0';
+    exchange->said[strcspn(exchange->said, "\r\n")] = '\0';
+    stg_storage_make_printable(exchange->said);
+    stg_storage_make_printable(exchange->pass_end);
     if (exchange->pass_end[0] != '\0') {
         snprintf(why, bytes, "its pass ends at batch %s: it has other data",
                  exchange->pass_end);
         return STG_OUTCOME_GARBAGE;
     }
     snprintf(why, bytes, "it answered %ld%s%.100s", exchange->status,
-             exchange->n_said > 0 ? ": " : "", exchange->said);
+             exchange->said[0] != '\0' ? ": " : "", exchange->said);
     if (exchange->status == 503 || exchange->status == 429)
         return STG_OUTCOME_BUSY;
     return exchange->status >= 500 || exchange->status == 408 ? STG_OUTCOME_AWAY

@@ -445,10 +445,6 @@ void stg_audit_acknowledged(struct stg_stage *stage, struct stg_client *client,
 
 /* ---- publish.c ---- */
 
-/* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
- * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
-void stg_error_disguise(struct stg_err *err);
-
 /* An item is finished: waits for its turn and for room, then it is published, dropped,
  * ignored, or ends the pass. Takes the extent. Takes the lock itself. */
 void stg_publish(struct stg_stage *stage, const struct stg_work *work);

@@ -359,6 +359,10 @@ void stg_audit_news_finish(struct stg_audit_news *news);
  * whether it did. */
 bool stg_stage_take_news(struct stg_stage *stage, bool all, struct stg_audit_news *ret);
 
+/* The code that a client sees of an item's or a source's error: OUT_OF_RANGE, which would
+ * look like an end, becomes FAILED_PRECONDITION, and the text says so. */
+void stg_error_disguise(struct stg_err *err);
+
 struct stg_measure;
 
 /* Locks and returns the current measurements, until the same thread calls unlook. Keep it

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,14 @@ const char *stg_storage_shown_query(const char *url, char *buf, size_t bytes)
     size_t n = strcspn(url, "?#");
     snprintf(buf, bytes, "%.*s%s", (int)n, url, url[n] == '?' ? "?…" : "");
     return buf;
+}
+
+void stg_storage_make_printable(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (!isprint((unsigned char)*text))
+            *text = ' ';
+    }
 }
 
 int stg_source_read_all(struct stg_source *source, uint64_t offset, void *buf,

@@ -124,6 +124,10 @@ int stg_source_read_all(struct stg_source *source, uint64_t offset, void *buf,
  * which may hold a signature. The result is `url` itself, or buf. */
 const char *stg_storage_shown(const char *url, char *buf, size_t bytes);
 
+/* Makes a server's text fit for logs and errors: bytes that are not printable ASCII
+ * become spaces. */
+void stg_storage_make_printable(char *text);
+
 /* Writes an http or https URL without its query to buf, at most `bytes`. Returns buf. */
 const char *stg_storage_shown_query(const char *url, char *buf, size_t bytes);
 

@@ -473,6 +473,16 @@ static void note_end(struct maker *maker, const struct request *request,
     pthread_mutex_unlock(&maker->service->lock);
 }
 
+/* Code and text are those of the item that a stage makes of the error. */
+static int disguise(const struct request *request, int rc, struct stg_err *err)
+{
+    const struct stg_staged *staged = &request->of->definition->spec->staged;
+    err->code = rc;
+    if ((staged->closed_codes & STG_CODE_BIT(-rc)) == 0)
+        stg_error_disguise(err);
+    return err->code;
+}
+
 static void answer(struct maker *maker, const struct request *request, int rc,
                    uint32_t slot, const struct made *made, struct stg_err *err)
 {
@@ -493,6 +503,8 @@ static void answer(struct maker *maker, const struct request *request, int rc,
                      : rc == -STAGER_CANCELLED          ? HTTP_BUSY
                      : rc == -STAGER_RESOURCE_EXHAUSTED ? HTTP_BUSY
                                                         : HTTP_FAILED;
+        if (ret.status == HTTP_FAILED)
+            rc = disguise(request, rc, err);
         ret.code = (uint32_t)-rc;
         text = err->text;
     } else if (made->n == 0) {

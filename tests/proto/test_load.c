@@ -429,6 +429,63 @@ static void smart_stage_is_auto_where_there_are_targets(void)
     }
 }
 
+static void stage_workers_are_off_until_there_are_some(void)
+{
+    static const struct {
+        const char *text;
+        enum stg_smart_stage mode;
+        size_t n_urls;
+        bool has_file;
+    } rows[] = {
+        {STEPS, STG_SMART_STAGE_OFF, 0, false},
+        {STEPS "staged: {remote: }\n", STG_SMART_STAGE_OFF, 0, false},
+        {STEPS "staged: {remote: {}}\n", STG_SMART_STAGE_OFF, 0, false},
+        {STEPS "staged: {remote: {mode: on}}\n", STG_SMART_STAGE_OFF, 0, false},
+        {STEPS "staged: {remote: {workers: [], mode: on}}\n", STG_SMART_STAGE_OFF, 0,
+         false},
+        {STEPS "staged: {remote: {workers: \"http://a:1\"}}\n", STG_SMART_STAGE_AUTO, 1,
+         false},
+        {STEPS "staged: {remote: {workers: [b, a, b], mode: on}}\n", STG_SMART_STAGE_ON,
+         3, false},
+        {STEPS "staged: {remote: {workers: [a], mode: off}}\n", STG_SMART_STAGE_OFF, 1,
+         false},
+        {STEPS "staged: {remote: {workers_file: /f}}\n", STG_SMART_STAGE_AUTO, 0, true},
+        {STEPS "staged: {remote: {workers: [a], workers_file: /f, mode: true}}\n",
+         STG_SMART_STAGE_ON, 1, true},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct stg_pipeline_spec *spec = load(rows[i].text);
+        const struct stg_remote_workers *remote = &spec->staged.remote;
+        CHECK_INT(remote->mode, rows[i].mode);
+        CHECK_INT(remote->n_urls, rows[i].n_urls);
+        CHECK_INT(remote->workers_file != NULL, rows[i].has_file);
+        stg_pipeline_spec_destroy(spec);
+    }
+}
+
+static void stage_workers_are_read(void)
+{
+    struct stg_pipeline_spec *few = load(STEPS "staged: {remote: {workers: [a]}}\n");
+    CHECK_INT(few->staged.remote.max_requests, 4);
+    CHECK_INT(few->staged.remote.max_bytes_per_s, 0);
+    CHECK(few->staged.remote.token_file == NULL && few->staged.remote.ca_file == NULL &&
+          few->staged.remote.zone == NULL);
+    struct stg_pipeline_spec *all =
+        load(STEPS "staged:\n  remote:\n    workers: [\"https://a:1\", \"http://b:2\"]\n"
+                   "    max_requests: 64\n    max_bytes_per_s: 2MiB\n"
+                   "    token_file: /t\n    ca_file: /c\n    zone: z\n");
+    const struct stg_remote_workers *remote = &all->staged.remote;
+    CHECK_STR(remote->urls[0], "https://a:1");
+    CHECK_STR(remote->urls[1], "http://b:2");
+    CHECK_INT(remote->max_requests, 64);
+    CHECK_INT(remote->max_bytes_per_s, 2 << 20);
+    CHECK_STR(remote->token_file, "/t");
+    CHECK_STR(remote->ca_file, "/c");
+    CHECK_STR(remote->zone, "z");
+    stg_pipeline_spec_destroy(all);
+    stg_pipeline_spec_destroy(few);
+}
+
 static void nodes_may_be_written_by_name(void)
 {
     struct stg_pipeline_spec *list = load(
@@ -679,6 +736,8 @@ static const struct stg_test tests[] = {
     TEST(null_is_as_if_not_written),
     TEST(switches_are_true_and_on_and_false_and_off),
     TEST(smart_stage_is_auto_where_there_are_targets),
+    TEST(stage_workers_are_off_until_there_are_some),
+    TEST(stage_workers_are_read),
     TEST(nodes_may_be_written_by_name),
     TEST(ranges_of_inputs_are_written_out),
     TEST(features_keep_their_structure),

@@ -353,6 +353,60 @@ static void the_error_for_a_number_out_of_range_names_the_range(void)
     CHECK_CASES(cases);
 }
 
+static void stage_workers_have_their_keys_and_no_other(void)
+{
+    static const struct error_case cases[] = {
+        {STEPS "staged: {remote: 3}\n",
+         "p:2:18: staged.remote: found 3; expected a mapping (\"key: value\")"},
+        {STEPS "staged: {remote: [a]}\n",
+         "p:2:18: staged.remote: found a list; expected a mapping (\"key: value\")"},
+        {STEPS "staged: {remote: {worker: [a]}}\n",
+         "p:2:19: staged.remote: unknown key \"worker\"; did you mean \"workers\"?"},
+        {STEPS "staged: {remote: {num_threads: 3}}\n",
+         "p:2:19: staged.remote: unknown key \"num_threads\"; known here: workers, mode, "
+         "max_requests, max_bytes_per_s, token_file, ca_file, zone, workers_file"},
+        {STEPS "staged: {remote: {workers: {a: b}}}\n",
+         "p:2:28: staged.remote.workers: found a mapping; expected a list; begin each "
+         "entry with \"- \""},
+        {STEPS "staged: {remote: {workers: [[a]]}}\n",
+         "p:2:29: staged.remote.workers[0]: found a list; expected a string"},
+        {STEPS "staged: {remote: {workers: [\"a\\0b\"]}}\n",
+         "p:2:29: staged.remote.workers[0]: \"a\\x00b\": a NUL inside a string"},
+        {STEPS "staged: {remote: {mode: maybe}}\n",
+         "p:2:25: staged.remote.mode: found maybe; expected off, on or auto"},
+        {STEPS "staged: {remote: {mode: 1}}\n",
+         "p:2:25: staged.remote.mode: found 1; expected off, on or auto"},
+        {STEPS "staged: {remote: {max_requests: 0}}\n",
+         "p:2:33: staged.remote.max_requests: found 0; expected an integer from 1 to 64"},
+        {STEPS "staged: {remote: {max_requests: 65}}\n",
+         "p:2:33: staged.remote.max_requests: found 65; expected an integer from 1 to "
+         "64"},
+        {STEPS "staged: {remote: {max_requests: auto}}\n",
+         "p:2:33: staged.remote.max_requests: found auto; expected an integer from 1 to "
+         "64"},
+        {STEPS "staged: {remote: {max_requests: 1.5}}\n",
+         "p:2:33: staged.remote.max_requests: found 1.5; expected an integer from 1 to "
+         "64"},
+        {STEPS "staged: {remote: {max_requests: 4, max_requests: 5}}\n",
+         "p:2:36: key \"max_requests\" is given twice (first at line 2); keep one"},
+        {STEPS "staged: {remote: {max_bytes_per_s: -1}}\n",
+         "p:2:36: staged.remote.max_bytes_per_s: found -1; expected an integer of at "
+         "least 0"},
+        {STEPS "staged: {remote: {max_bytes_per_s: fast}}\n",
+         "p:2:36: staged.remote.max_bytes_per_s: found fast; expected an integer of at "
+         "least 0"},
+        {STEPS "staged: {remote: {token_file: [a]}}\n",
+         "p:2:31: staged.remote.token_file: found a list; expected a string"},
+        {STEPS "staged: {remote: {ca_file: {a: b}}}\n",
+         "p:2:28: staged.remote.ca_file: found a mapping; expected a string"},
+        {STEPS "staged: {remote: {workers_file: [a, b]}}\n",
+         "p:2:33: staged.remote.workers_file: found a list; expected a string"},
+        {STEPS "staged: {remote: {zone: \"\"}}\n",
+         "p:2:25: staged.remote.zone: \"\": an empty string; write one or leave it out"},
+    };
+    CHECK_CASES(cases);
+}
+
 static void the_error_for_a_bad_name_defines_names(void)
 {
     static const struct error_case cases[] = {
@@ -599,6 +653,7 @@ static const struct stg_test tests[] = {
     TEST(exception_types_are_status_codes),
     TEST(the_error_for_a_wrong_type_names_the_actual_and_the_expected_type),
     TEST(the_error_for_a_number_out_of_range_names_the_range),
+    TEST(stage_workers_have_their_keys_and_no_other),
     TEST(the_error_for_a_bad_name_defines_names),
     TEST(what_is_required_is_missed_by_name),
     TEST(a_step_is_one_key_with_arguments),

@@ -158,6 +158,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.reply(503, b"busy", Retry_After="0")
         elif kind == "unknown":
             self.reply(404, b"another pipeline")
+        elif kind == "shouting":
+            self.reply(500, b"\x1b[2Jno \x07disk\xff \x7fleft\nforged: line")
         elif kind == "element":
             self.reply(422, b"the element fails", Stager_Code="INVALID_ARGUMENT")
         elif kind == "cut":

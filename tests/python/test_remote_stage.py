@@ -227,6 +227,13 @@ class Trouble(Remote):
         self.assertIn(" 0 failed", shown[0])
         self.assertGreater(len(worker.asked), len(self.local) // 3)
 
+    def test_the_text_of_an_answer_is_one_printable_line(self):
+        worker = self.serve(self.served, behave=lambda item: "shouting")
+        shown = []
+        self.run_with(worker, begun=lambda n: shown.append(self.status()["remote"]), max_requests=1)
+        self.assertIn("it answered 500:  [2Jno  disk   left", shown[-1])
+        self.assertTrue(shown[-1].isprintable() and "forged" not in shown[-1], shown[-1])
+
     def test_bytes_are_bounded(self):
         worker = self.serve(self.served)
         self.run_with(worker, max_bytes_per_s=1, max_requests=1)

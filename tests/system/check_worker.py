@@ -326,6 +326,37 @@ def check_refusals(worker, digest):
     check(worker.get(f"{path}/0/0")[0] == 200, "it goes on")
 
 
+def write_failing(folder, name, code, closed):
+    """A pipeline of which every batch fails with `code`."""
+    path = os.path.join(folder, name + ".yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"""
+name: {name}
+dataset: [{{range: {{stop: 3}}}}]
+graph:
+- {{name: never, op: constant, value: false}}
+- {{name: v, op: assert, input: [never, value], code: {code}, message: planned}}
+staged: {{features: {{v: v}}, closed_exception_types: {closed}}}
+""")
+    return path
+
+
+def check_codes(build, folder):
+    """An error item has the code that a stage gives it: OUT_OF_RANGE, which looks like an end, only where it ends the pass."""
+    cases = (("closed", "OUT_OF_RANGE", "[OUT_OF_RANGE]", "OUT_OF_RANGE"), ("open", "OUT_OF_RANGE", "[]", "FAILED_PRECONDITION"),
+             ("other", "NOT_FOUND", "[]", "NOT_FOUND"))
+    files = [write_failing(folder, name, code, closed) for name, code, closed, _ in cases]
+    with Worker(build, folder, files) as worker:
+        worker.wait()
+        digests = {each["name"]: each["digest"] for each in worker.about["pipelines"]}
+        for name, code, _, want in cases:
+            status, headers, body = worker.get(f"/v1/batches/{digests[name]}/0/1")
+            said = f"{name}: {status} {dict(headers)} {body}"
+            check(status == 422 and headers["Stager-Code"] == want and headers["Stager-End"] is None and b"planned" in body, said)
+            check((b"OUT_OF_RANGE, not in closed_exception_types" in body) == (want != code), said)
+        end(worker)
+
+
 def end(worker):
     worker.process.send_signal(signal.SIGTERM)
     code = worker.process.wait(60 * SLOW)
@@ -424,6 +455,7 @@ def main(build):
         refused(build, folder, text, "zone", "--zone", "a b")
         for threads in ("0", "-1", "1025", "two", "99999999999999999999"):
             refused(build, folder, text, "--threads", "--threads", threads)
+        check_codes(build, folder)
         check_end_of_input(build, folder, pipeline)
     finally:
         shutil.rmtree(folder)

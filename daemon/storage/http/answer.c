@@ -14,6 +14,7 @@
 #include "daemon/storage/http/fetch_priv.h"
 #include "daemon/storage/http/hdfs.h"
 #include "daemon/storage/http/s3.h"
+#include "daemon/storage/storage.h"
 
 #define MAX_RETRY_AFTER_S 60
 #define REASON_BYTES 300
@@ -101,14 +102,6 @@ size_t stg_answer_header(char *line, size_t size, size_t n, void *userdata)
 
 /* ---- refusals ---- */
 
-static void make_printable(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (!isprint((unsigned char)*text))
-            *text = ' ';
-    }
-}
-
 /* Writes the server's reason for a refusal: S3 sends it in XML, WebHDFS in JSON. Uses
  * only the code and the message, because other fields repeat the request. */
 static void reason(const struct stg_answer *answer, char *buf, size_t bytes)
@@ -119,8 +112,8 @@ static void reason(const struct stg_answer *answer, char *buf, size_t bytes)
     stg_s3_refusal(said, n, code, sizeof(code), message, sizeof(message));
     if (code[0] == '\0' && message[0] == '\0')
         stg_hdfs_refusal(said, n, code, sizeof(code), message, sizeof(message));
-    make_printable(code);
-    make_printable(message);
+    stg_storage_make_printable(code);
+    stg_storage_make_printable(message);
     snprintf(buf, bytes, "%s%s%s%s", code[0] != '\0' || message[0] != '\0' ? ": " : "",
              code, code[0] != '\0' && message[0] != '\0' ? ", " : "", message);
 }
