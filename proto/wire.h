@@ -306,6 +306,9 @@ struct stg_explain {
     uint64_t elapsed_ns, n_items, pull_ns, compute_ns, room_ns, trainers_ns,
         trainers_wait_ns, cpu_ns;
     uint64_t n_daemon_runs, daemon_run_ns, n_trainer_runs, trainer_run_ns;
+    const char *remote; /* conclusion about stage workers; "": there are none */
+    uint64_t n_remote_items, n_local_items, remote_bytes, remote_stall_ns,
+        remote_answer_ns, remote_cpu_ns, local_cpu_ns, alone_ns;
 };
 
 struct stg_commit_entry {

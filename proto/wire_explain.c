@@ -4,11 +4,13 @@
  */
 #include "proto/wire_parts.h"
 
-#define EXPLAIN_TEXTS(F) F(state), F(smart_stage), F(bottleneck), F(why)
+#define EXPLAIN_TEXTS(F) F(state), F(smart_stage), F(bottleneck), F(why), F(remote)
 #define EXPLAIN_NUMBERS(F)                                                               \
     F(generation), F(n_left_out), F(n_runners), F(elapsed_ns), F(n_items), F(pull_ns),   \
         F(compute_ns), F(room_ns), F(trainers_ns), F(trainers_wait_ns), F(cpu_ns),       \
-        F(n_daemon_runs), F(daemon_run_ns), F(n_trainer_runs), F(trainer_run_ns)
+        F(n_daemon_runs), F(daemon_run_ns), F(n_trainer_runs), F(trainer_run_ns),        \
+        F(n_remote_items), F(n_local_items), F(remote_bytes), F(remote_stall_ns),        \
+        F(remote_answer_ns), F(remote_cpu_ns), F(local_cpu_ns), F(alone_ns)
 
 /* ---- explain: encoding ---- */
 

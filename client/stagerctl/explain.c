@@ -60,6 +60,31 @@ static void add_pace(struct stg_table *t, const struct stg_explain *e)
                   percent(e->trainers_wait_ns, e->trainers_ns));
 }
 
+static void add_remote(struct stg_table *t, const struct stg_explain *e)
+{
+    char bytes[32], answer[32], stall[32], there[32], here[32];
+    uint64_t n = e->n_remote_items + e->n_local_items;
+    if (e->remote[0] == '\0')
+        return;
+    stg_table_add(t, "workers");
+    stg_table_add(t, "%s", e->remote);
+    if (e->n_remote_items == 0 || e->elapsed_ns == 0)
+        return;
+    double rate = (double)e->remote_bytes * 1e9 / (double)e->elapsed_ns;
+    stg_table_add(t, "%s", "");
+    stg_table_add(t,
+                  "%" PRIu64 " of %" PRIu64
+                  " batches, %s a second; an answer takes %s; batches were late by %s",
+                  e->n_remote_items, n,
+                  stg_ctl_bytes((uint64_t)rate, bytes, sizeof(bytes)),
+                  time_text(e->remote_answer_ns, answer, sizeof(answer)),
+                  time_text(e->remote_stall_ns, stall, sizeof(stall)));
+    stg_table_add(t, "%s", "");
+    stg_table_add(t, "CPU time of a batch: %s in workers, %s here",
+                  mean_text(e->remote_cpu_ns, e->remote_cpu_ns, there, sizeof(there)),
+                  mean_text(e->local_cpu_ns, e->local_cpu_ns, here, sizeof(here)));
+}
+
 static void add_steps(struct stg_table *t, const struct stg_explain *e)
 {
     char time[32], text[1024] = "";
@@ -107,6 +132,7 @@ void stg_ctl_write_verdict(FILE *out, const struct stg_explain *e)
         stg_table_add(&table, "%s", advice.text);
     }
     add_pace(&table, e);
+    add_remote(&table, e);
     add_steps(&table, e);
     add_reads(&table, e);
     add_run(&table, "stagerd", "the graph", e->n_daemon_runs, e->daemon_run_ns);

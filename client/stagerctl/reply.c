@@ -577,6 +577,26 @@ static void numbers_json(struct stg_json_writer *json, const struct stg_explain 
     stg_json_put_uint(json, "n_left_out", explain->n_left_out);
 }
 
+static void remote_json(struct stg_json_writer *json, const struct stg_explain *explain)
+{
+    stg_json_key(json, "remote");
+    if (explain->remote[0] == '\0') {
+        stg_json_null(json);
+        return;
+    }
+    stg_json_object_begin(json);
+    stg_json_put_string(json, "text", explain->remote);
+    stg_json_put_uint(json, "n_remote_items", explain->n_remote_items);
+    stg_json_put_uint(json, "n_local_items", explain->n_local_items);
+    stg_json_put_uint(json, "bytes", explain->remote_bytes);
+    stg_json_put_uint(json, "answer_ns", explain->remote_answer_ns);
+    stg_json_put_uint(json, "stall_ns", explain->remote_stall_ns);
+    stg_json_put_uint(json, "remote_cpu_ns", explain->remote_cpu_ns);
+    stg_json_put_uint(json, "local_cpu_ns", explain->local_cpu_ns);
+    stg_json_put_uint(json, "alone_ns", explain->alone_ns);
+    stg_json_object_end(json);
+}
+
 void stg_reply_advice_json(struct stg_json_writer *json,
                            const struct stg_explain *explain)
 {
@@ -608,6 +628,7 @@ void stg_reply_explain_json(struct stg_json_writer *json,
     stg_json_put_string(json, "why", explain->why);
     stg_reply_advice_json(json, explain);
     numbers_json(json, explain);
+    remote_json(json, explain);
     stg_json_key(json, "steps");
     stg_json_array_begin(json);
     for (size_t i = 0; i < explain->n_steps; i++)

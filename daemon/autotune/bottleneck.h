@@ -9,6 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of a stage with stage workers on other machines. */
+struct stg_remote_load {
+    uint64_t n_items, n_local;   /* that workers made; that were made here */
+    uint64_t n_answers, n_bytes; /* good ones */
+    uint64_t answer_ns;          /* from requests to these */
+    uint64_t n_timed, cpu_ns;    /* answers that name the CPU time of the worker */
+    uint64_t local_cpu_ns;       /* of threads that made items here */
+    uint64_t stall_ns;           /* batches were late because of a worker */
+};
+
 /* What happened between two looks. */
 struct stg_pace {
     uint64_t elapsed_ns;
@@ -24,6 +34,7 @@ struct stg_pace {
     uint64_t sampled_pull_ns;     /* of some pulls: their time, and */
     uint64_t sampled_cpu_ns;      /* how long the thread that pulled had a CPU */
     uint64_t cpu_ns;              /* CPU time of the whole daemon */
+    struct stg_remote_load remote;
 };
 
 enum stg_bottleneck {

@@ -39,6 +39,21 @@ bool stg_measure_is_due(const struct stg_measure *measure, uint64_t now_ns)
     return now_ns - measure->marks[1].at_ns >= MARK_NS;
 }
 
+/* Adds what was counted between two looks. */
+static void add_remote(struct stg_remote_load *to, const struct stg_remote_load *from,
+                       const struct stg_remote_load *until)
+{
+    to->n_items += until->n_items - from->n_items;
+    to->n_local += until->n_local - from->n_local;
+    to->n_answers += until->n_answers - from->n_answers;
+    to->n_bytes += until->n_bytes - from->n_bytes;
+    to->answer_ns += until->answer_ns - from->answer_ns;
+    to->n_timed += until->n_timed - from->n_timed;
+    to->cpu_ns += until->cpu_ns - from->cpu_ns;
+    to->local_cpu_ns += until->local_cpu_ns - from->local_cpu_ns;
+    to->stall_ns += until->stall_ns - from->stall_ns;
+}
+
 /* Moves the marks over what happened between two looks. */
 static void skip(struct stg_measure *measure, const struct stg_load *from,
                  const struct stg_load *to)
@@ -60,6 +75,7 @@ static void skip(struct stg_measure *measure, const struct stg_load *from,
         marks[i]->clients_ns += to->clients_ns - from->clients_ns;
         marks[i]->clients_wait_ns += to->clients_wait_ns - from->clients_wait_ns;
         marks[i]->cpu_ns += to->cpu_ns - from->cpu_ns;
+        add_remote(&marks[i]->remote, &from->remote, &to->remote);
     }
 }
 
@@ -100,6 +116,7 @@ void stg_pace_between(const struct stg_load *from, const struct stg_load *to,
         .sampled_cpu_ns = to->sampled_cpu_ns - from->sampled_cpu_ns,
         .cpu_ns = to->cpu_ns - from->cpu_ns,
     };
+    add_remote(&ret->remote, &from->remote, &to->remote);
 }
 
 void stg_measure_pace(const struct stg_measure *measure, struct stg_pace *ret)

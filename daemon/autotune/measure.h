@@ -20,6 +20,7 @@ struct stg_load {
     uint64_t sampled_pull_ns, sampled_cpu_ns;
     uint64_t clients_ns, clients_wait_ns;
     uint64_t cpu_ns;
+    struct stg_remote_load remote;
 };
 
 struct stg_measure {

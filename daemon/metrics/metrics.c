@@ -84,6 +84,12 @@ static const struct total_family {
      "Time that batches were late because of stage "
      "workers.",
      STG_TOTAL_REMOTE_STALL_NS, UNIT_NS},
+    {"stager_remote_answer_seconds_total",
+     "Time from requests to good answers of stage workers.", STG_TOTAL_REMOTE_ANSWER_NS,
+     UNIT_NS},
+    {"stager_remote_cpu_seconds_total",
+     "CPU time that stage workers spent on good answers.", STG_TOTAL_REMOTE_CPU_NS,
+     UNIT_NS},
     {"stager_timeouts_total", "Expired timeouts of clients and of publishing.",
      STG_TOTAL_TIMEOUTS, UNIT_ONE},
     {"stager_evicted_clients_total", "Clients disconnected by a timeout.",

@@ -7,6 +7,8 @@
 
 #include "core/clock.h"
 #include "daemon/autotune/measure.h"
+#include "daemon/autotune/remote_gain.h"
+#include "daemon/host/cpus.h"
 #include "ops/graph/view.h"
 
 /* While one is made; the measure is this thread's alone for so long. */
@@ -17,6 +19,7 @@ struct maker {
     struct stg_view view;
     const char *const *moved; /* names of nodes that run before the boundary */
     size_t n_moved;
+    double n_cpus;                     /* for which stagerd has time */
     const struct stg_schema *crossing; /* what crosses; NULL: the boundary of the file */
     struct stg_explain *ret;
 };
@@ -231,6 +234,30 @@ static int fill_pace(const struct maker *m, uint64_t now_ns)
     return ret->why != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
 }
 
+static uint64_t mean_of(uint64_t sum, uint64_t n)
+{
+    return n > 0 ? sum / n : 0;
+}
+
+static int fill_remote(const struct maker *m)
+{
+    struct stg_explain *ret = m->ret;
+    struct stg_pace pace;
+    char text[256];
+    stg_measure_pace(m->measure, &pace);
+    const struct stg_remote_load *remote = &pace.remote;
+    ret->alone_ns = stg_remote_gain(&pace, m->n_cpus, text, sizeof(text));
+    ret->remote = stg_bump_strdup(m->bump, text);
+    ret->n_remote_items = remote->n_items;
+    ret->n_local_items = remote->n_local;
+    ret->remote_bytes = remote->n_bytes;
+    ret->remote_stall_ns = remote->stall_ns;
+    ret->remote_answer_ns = mean_of(remote->answer_ns, remote->n_answers);
+    ret->remote_cpu_ns = mean_of(remote->cpu_ns, remote->n_timed);
+    ret->local_cpu_ns = mean_of(remote->local_cpu_ns, remote->n_local);
+    return ret->remote != NULL ? 0 : -STAGER_RESOURCE_EXHAUSTED;
+}
+
 /* Trainers may fetch what is no target. */
 static bool *find_computed(const struct maker *m)
 {
@@ -258,6 +285,9 @@ static int fill(struct maker *m, const struct stg_definition *definition, uint64
         rc = fill_reads(m, definition);
     if (rc == 0 && m->measure != NULL)
         rc = fill_pace(m, now_ns);
+    if (rc == 0 && m->measure != NULL &&
+        definition->spec->staged.remote.mode != STG_SMART_STAGE_OFF)
+        rc = fill_remote(m);
     if (rc == 0 && m->measure != NULL)
         rc = fill_decisions(m, now_ns);
     return rc == 0 ? 0 : stg_err(err, rc, "out of memory");
@@ -337,6 +367,7 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
         .smart_stage = modes[spec->smart_stage],
         .bottleneck = stg_bottleneck_name(STG_BOTTLENECK_UNKNOWN),
         .why = "nothing was measured yet: no trainer took from it",
+        .remote = "",
     };
     struct maker m = {
         .graph = pipeline->definition->graph,
@@ -344,6 +375,7 @@ int stg_explain_fill(struct stg_pipeline *pipeline, struct stg_bump *bump,
         .bump = bump,
         .moved = status.moved,
         .n_moved = status.n_moved,
+        .n_cpus = stg_cpus(),
         .ret = ret,
     };
     if (stage != NULL) {

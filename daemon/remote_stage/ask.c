@@ -38,7 +38,7 @@ struct exchange {
     const char *fault;     /* of the answer */
     char said[SAID_BYTES]; /* of an error */
     size_t n_said;
-    char zone[64], pass_end[24], cpus[16];
+    char zone[64], pass_end[24], cpus[16], cpu_ns[24];
 };
 
 struct stg_remote_lane {
@@ -146,6 +146,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *userdata)
     header_is(line, n, "Stager-Zone", exchange->zone, sizeof(exchange->zone));
     header_is(line, n, "Stager-End", exchange->pass_end, sizeof(exchange->pass_end));
     header_is(line, n, "Stager-Cpus", exchange->cpus, sizeof(exchange->cpus));
+    header_is(line, n, "Stager-Cpu-Ns", exchange->cpu_ns, sizeof(exchange->cpu_ns));
     return n;
 }
 
@@ -339,7 +340,8 @@ static void end(struct asking *asking, struct exchange *exchange, CURLcode resul
     if (outcome == STG_OUTCOME_GOOD) {
         asking->bytes = exchange->length;
         stg_remote_note_good(remote, exchange->length + STG_FRAME_BYTES,
-                             stg_now_ns() - exchange->began_ns);
+                             stg_now_ns() - exchange->began_ns,
+                             strtoull(exchange->cpu_ns, NULL, 10));
     }
     if (outcome == STG_OUTCOME_BUSY) {
         asking->tried &= ~(UINT64_C(1) << exchange->worker);

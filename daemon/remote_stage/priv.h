@@ -76,7 +76,9 @@ void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
 void stg_remote_forget(struct stg_remote *remote, int i);
 void stg_remote_note_zone(struct stg_remote *remote, int i, const char *zone);
 void stg_remote_note_cpus(struct stg_remote *remote, int i, unsigned long cpus);
-void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns);
+/* cpu_ns: of the worker; 0: its answer does not say. */
+void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns,
+                          uint64_t cpu_ns);
 void stg_remote_note_hedge(struct stg_remote *remote);
 
 /* When to ask a second worker, and when to give up an attempt. */

@@ -28,7 +28,8 @@
  * would elsewhere. */
 #define MORE_THAN_CPUS 2u
 #define MOST_CPUS 4096u
-#define MOST_ASKED 65536u /* nothing is known of the worker */
+#define MOST_CPU_NS (3600 * NS_PER_S) /* of a batch; more is no time */
+#define MOST_ASKED 65536u             /* nothing is known of the worker */
 /* Good answers of a worker until it gets one request more at once than it refused. */
 #define GOOD_FOR_MORE 1024u
 /* Before so many answers, nothing is known of how long one takes. */
@@ -492,11 +493,17 @@ static void pay(struct stg_remote *remote, uint64_t bytes)
     remote->paid_ns += (uint64_t)((double)bytes / (double)rate * (double)NS_PER_S);
 }
 
-void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns)
+void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns,
+                          uint64_t cpu_ns)
 {
     pthread_mutex_lock(&remote->lock);
     remote->counts.n_batches++;
     remote->counts.n_bytes += bytes;
+    remote->counts.answer_ns += ns;
+    if (cpu_ns > 0 && cpu_ns <= MOST_CPU_NS) {
+        remote->counts.n_timed++;
+        remote->counts.cpu_ns += cpu_ns;
+    }
     remote->latencies_ns[remote->n_latencies++ % N_LATENCIES] = ns;
     remote->mean_ns =
         remote->mean_ns == 0 ? ns : remote->mean_ns - remote->mean_ns / 8 + ns / 8;

@@ -29,9 +29,11 @@ struct stg_remote_config {
 
 struct stg_remote_counts {
     uint64_t n_asked, n_batches, n_bytes;
-    uint64_t n_hedged;  /* a second worker was asked */
-    uint64_t n_failed;  /* attempts without a good answer */
-    uint64_t n_garbage; /* of them, answers that were not what was asked for */
+    uint64_t answer_ns;       /* of the n_batches good answers, from the request on */
+    uint64_t n_timed, cpu_ns; /* of those that name it: CPU time of the worker */
+    uint64_t n_hedged;        /* a second worker was asked */
+    uint64_t n_failed;        /* attempts without a good answer */
+    uint64_t n_garbage;       /* of them, answers that were not what was asked for */
 };
 
 /* Checks URLs, and where pipelines may read. INVALID_ARGUMENT, PERMISSION_DENIED. */

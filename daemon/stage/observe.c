@@ -24,6 +24,24 @@ static bool is_read(const struct stg_stage *stage)
     return stage->members.n_attached > 0 && stage->pass.state != STG_PASS_NONE;
 }
 
+static void load_remote(const struct stg_stage *stage, struct stg_remote_load *ret)
+{
+    const struct stg_remote_part *remote = &stage->runners.remote;
+    struct stg_remote_counts counts;
+    if (remote->workers == NULL)
+        return;
+    stg_remote_counts(remote->workers, &counts);
+    *ret = (struct stg_remote_load){.n_items = remote->n_published,
+                                    .n_local = remote->n_local,
+                                    .n_answers = counts.n_batches,
+                                    .n_bytes = counts.n_bytes,
+                                    .answer_ns = counts.answer_ns,
+                                    .n_timed = counts.n_timed,
+                                    .cpu_ns = counts.cpu_ns,
+                                    .local_cpu_ns = remote->local_cpu_ns,
+                                    .stall_ns = remote->stall_ns};
+}
+
 void stg_stage_measure(struct stg_stage *stage)
 {
     uint64_t now = stg_now_ns();
@@ -48,6 +66,7 @@ void stg_stage_measure(struct stg_stage *stage)
         .clients_wait_ns = stg_clients_waited_ns(&stage->members, now),
         .cpu_ns = stg_process_cpu_ns(),
     };
+    load_remote(stage, &load.remote);
     stg_measure_load(stage->observers.measure, &load, is_read(stage));
 }
 

@@ -567,11 +567,18 @@ static void note_busy(struct stg_runners *runners, uint64_t busy_ns)
     runners->mean_busy_ns += busy_ns / 8 - runners->mean_busy_ns / 8;
 }
 
-static void note_remote(struct stg_stage *stage, const struct stg_work *work)
+static void note_remote(struct stg_remote_part *remote)
 {
-    struct stg_remote_part *remote = &stage->runners.remote;
     remote->penalty /= 2;
     remote->n_published++;
+}
+
+static void note_local(struct stg_remote_part *remote, const struct stg_work *work)
+{
+    if (remote->workers == NULL)
+        return;
+    remote->n_local++;
+    remote->local_cpu_ns += work->cpu_ns;
 }
 
 static void note_gap(struct stg_remote_part *remote, uint64_t before_ns, uint64_t now_ns)
@@ -616,10 +623,12 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     struct stg_runners *runners = &stage->runners;
     uint64_t before_ns = stage->counts.published_ns;
     stage->counts.busy_ns += work->busy_ns;
-    if (work->is_remote)
-        note_remote(stage, work);
-    else
+    if (work->is_remote) {
+        note_remote(&runners->remote);
+    } else {
         note_busy(runners, work->busy_ns);
+        note_local(&runners->remote, work);
+    }
     stage->counts.pull_ns += work->pull_ns;
     if (work->pull_cpu_ns != 0) {
         stage->counts.sampled_pull_ns += work->pull_ns;

@@ -155,6 +155,8 @@ void stg_remote_add_totals(const struct stg_stage *stage, struct stg_totals *ret
     ret->n[STG_TOTAL_REMOTE_FAILED] = counts.n_failed;
     ret->n[STG_TOTAL_REMOTE_REDONE] = remote->n_redone;
     ret->n[STG_TOTAL_REMOTE_STALL_NS] = remote->stall_ns;
+    ret->n[STG_TOTAL_REMOTE_ANSWER_NS] = counts.answer_ns;
+    ret->n[STG_TOTAL_REMOTE_CPU_NS] = counts.cpu_ns;
 }
 
 /* What the items would have taken here: as those that were made here. */

@@ -931,15 +931,16 @@ static void pull_and_compute(void *arg)
 {
     struct stg_work *work = arg;
     struct stg_runner *runner = work->runner;
-    bool tuned = runner->stage->observers.tune.is_on;
+    const struct stg_stage *stage = runner->stage;
+    bool is_timed = stage->observers.tune.is_on || stage->runners.remote.workers != NULL;
     /* What others do of an op for this thread (intra_op_threads_num) is not in it. */
-    uint64_t cpu = tuned ? stg_thread_cpu_ns() : 0;
+    uint64_t cpu = is_timed ? stg_thread_cpu_ns() : 0;
     work->is_pulled = pull(runner->stage, work);
     if (!work->is_pulled)
         return;
     stg_block_read_ahead(work->block);
     compute(runner, work);
-    work->cpu_ns = tuned ? stg_thread_cpu_ns() - cpu : 0;
+    work->cpu_ns = is_timed ? stg_thread_cpu_ns() - cpu : 0;
 }
 
 static void give_pull_back(struct stg_stage *stage)

@@ -55,8 +55,9 @@ struct stg_worker_answer {
     uint32_t slot, unused;
     uint64_t capacity; /* bytes of the slot */
     uint64_t bytes;
-    uint64_t last; /* batch in the body */
-    uint64_t end;  /* items of the pass; STG_WORKER_NO_END: not known */
+    uint64_t last;   /* batch in the body */
+    uint64_t end;    /* items of the pass; STG_WORKER_NO_END: not known */
+    uint64_t cpu_ns; /* that the thread spent which made the batches */
 };
 
 #endif

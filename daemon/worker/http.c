@@ -124,7 +124,7 @@ static enum MHD_Result refuse(const struct stg_worker_http *http,
 /* Copied to the socket, as much at once as that takes: see daemon/worker/memory.h. */
 static enum MHD_Result send_batches(const struct stg_worker_http *http, struct call *call)
 {
-    char tag[256], end[32], deal[64] = "";
+    char tag[256], end[32], cpu[32], deal[64] = "";
     const struct stg_worker_answer *answer = &call->answer;
     const struct stg_worker_ask *ask = &call->ask;
     if (ask->deal.n_hosts > 0)
@@ -133,6 +133,7 @@ static enum MHD_Result send_batches(const struct stg_worker_http *http, struct c
     snprintf(tag, sizeof(tag), "\"%s/%" PRIu64 "/%" PRIu64 "-%" PRIu64 "%s\"",
              ask->digest, ask->pass, ask->first, answer->last, deal);
     snprintf(end, sizeof(end), "%" PRIu64, answer->end);
+    snprintf(cpu, sizeof(cpu), "%" PRIu64, answer->cpu_ns);
     struct MHD_Response *response = MHD_create_response_from_buffer(
         answer->bytes, http->slots[answer->slot].base, MHD_RESPMEM_PERSISTENT);
     if (response == NULL)
@@ -141,6 +142,7 @@ static enum MHD_Result send_batches(const struct stg_worker_http *http, struct c
         add_common(http, response) && add(response, "ETag", tag) &&
         add(response, "Cache-Control", "private, immutable, max-age=86400") &&
         add(response, "Content-Type", "application/octet-stream") &&
+        add(response, "Stager-Cpu-Ns", cpu) &&
         add(response, "Stager-End", answer->end != STG_WORKER_NO_END ? end : NULL);
     return queue(call->connection, MHD_HTTP_OK, response, good);
 }

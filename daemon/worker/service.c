@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "daemon/dataset/files/digest.h"
 #include "daemon/dataset/files/identity.h"
@@ -416,6 +417,7 @@ struct made {
     uint64_t n, bytes, end;
     bool conflicts; /* the epoch, or the data, is not that of the request */
     bool is_absent; /* the pass has no such place */
+    uint64_t cpu_ns;
 };
 
 static int make_one(struct maker *maker, const struct request *request,
@@ -495,7 +497,8 @@ static void answer(struct maker *maker, const struct request *request, int rc,
                                     .capacity = request->reserved_bytes,
                                     .bytes = made->bytes,
                                     .last = request->ask.first + made->n - 1,
-                                    .end = made->end};
+                                    .end = made->end,
+                                    .cpu_ns = made->cpu_ns};
     const char *text = "";
     if (rc < 0) {
         ret.status = made->conflicts                    ? HTTP_CONFLICT
@@ -524,8 +527,10 @@ static void serve(struct maker *maker, struct request *request)
     uint32_t slot = 0;
     int taken = stg_worker_memory_take(memory, request->reserved_bytes, &slot, &err);
     int rc = taken;
+    uint64_t cpu = stg_thread_cpu_ns();
     if (rc == 0)
         rc = make_all(maker, request, stg_worker_memory_base(memory, slot), &made, &err);
+    made.cpu_ns = stg_thread_cpu_ns() - cpu;
     note_end(maker, request, &made);
     if (taken == 0 && made.n == 0)
         stg_worker_memory_drop(memory, slot);

@@ -240,6 +240,8 @@ def replies():
     yield "reply_explain_replay", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(
         26, replay(number(8, 77) + number(9, 300))))
     yield "reply_explain_gpu", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(8, node))
+    yield "reply_explain_remote", number(1, 11) + number(9, 11) + data(12, data(1, "p") + data(27, "text") + b"".join(
+        number(field, 1000 + field) for field in range(28, 36)))
     yield "reply_error", number(1, 8) + number(2, 5) + data(3, "no pipeline \"x\"")
 
 

@@ -204,6 +204,34 @@ static void a_replay_is_the_golden_bytes_both_ways(void)
     stg_bump_finish(&bump);
 }
 
+static void what_workers_saved_is_the_golden_bytes_both_ways(void)
+{
+    const struct stg_reply explain = {.id = 11,
+                                      .kind = STG_REQUEST_EXPLAIN,
+                                      .explain = {.name = "p",
+                                                  .remote = "text",
+                                                  .n_remote_items = 1028,
+                                                  .n_local_items = 1029,
+                                                  .remote_bytes = 1030,
+                                                  .remote_stall_ns = 1031,
+                                                  .remote_answer_ns = 1032,
+                                                  .remote_cpu_ns = 1033,
+                                                  .local_cpu_ns = 1034,
+                                                  .alone_ns = 1035}};
+    struct stg_bump bump = {0};
+    struct stg_err err = {0};
+    struct stg_reply got;
+    check_bytes(stg_wire_encode_reply(&explain, buf, sizeof(buf)),
+                golden_reply_explain_remote, sizeof(golden_reply_explain_remote));
+    CHECK_OK(stg_wire_decode_reply(golden_reply_explain_remote,
+                                   sizeof(golden_reply_explain_remote), &bump, &got,
+                                   &err),
+             err);
+    check_bytes(stg_wire_encode_reply(&got, buf, sizeof(buf)),
+                golden_reply_explain_remote, sizeof(golden_reply_explain_remote));
+    stg_bump_finish(&bump);
+}
+
 static void a_request_to_explain_is_the_golden_bytes_both_ways(void)
 {
     const struct stg_request request = {
@@ -251,6 +279,7 @@ static const struct stg_test tests[] = {
     TEST(explain_is_the_golden_bytes_both_ways),
     TEST(a_report_is_the_golden_bytes_both_ways),
     TEST(a_replay_is_the_golden_bytes_both_ways),
+    TEST(what_workers_saved_is_the_golden_bytes_both_ways),
     TEST(a_request_to_explain_is_the_golden_bytes_both_ways),
     TEST(what_runs_on_a_gpu_is_the_golden_bytes_both_ways),
     TEST(a_place_that_is_not_there_is_refused),

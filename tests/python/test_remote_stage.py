@@ -460,6 +460,30 @@ class WithStagerd(Remote):
         self.check(local, self.read(begun))
         self.assertGreater(n_made[0], 0)
 
+    def test_explain_says_what_workers_saved(self):
+        local, how = self.begin()
+        kept = []
+
+        def begun(n):
+            if n == len(local) - 1:
+                kept.append(json.loads(self.daemon.ctl("explain", self.name, "--json")))
+                kept.append(self.daemon.ctl("explain", self.name).decode())
+
+        self.pipeline(**how)
+        self.read(begun)
+        self.assertIsNone(kept[0]["remote"])
+        self.assertNotIn("workers made", kept[1])
+        self.pipeline(self.workers, **how)
+        self.check(local, self.read(begun))
+        remote = kept[2]["remote"]
+        self.assertGreater(remote["n_remote_items"], 0)
+        self.assertLessEqual(remote["n_remote_items"] + remote["n_local_items"], len(local))
+        for key in ("bytes", "answer_ns", "remote_cpu_ns", "alone_ns"):
+            self.assertGreater(remote[key], 0, key)
+        self.assertRegex(remote["text"], r"workers made \d+ % of the batches")
+        self.assertRegex(kept[3], r"workers +workers made .*\n +\d+ of \d+ batches, .* a second; an answer takes ")
+        self.assertRegex(kept[3], r"CPU time of a batch: \S+ \S+ in workers, ")
+
     def test_each_batch_comes_once_while_workers_are_killed(self):
         local, how = self.begin()
         rng, n_made = random.Random(SEED), []

@@ -153,6 +153,7 @@ def check_batches(worker, digest):
         check(headers["ETag"] == f'"{digest}/{pass_}/{index}-{index}"', "ETag")
         check(headers["Cache-Control"] == "private, immutable, max-age=86400", "Cache-Control")
         check(int(headers["Content-Length"]) == len(body) and headers["Stager-Zone"] == "z1", "headers")
+        check(0 < int(headers["Stager-Cpu-Ns"]) < 60e9, f"CPU time: {headers['Stager-Cpu-Ns']}")
         (batch,) = frames(body)
         where, values = tensors(batch)
         rows = min(SIZE, N - index * SIZE)

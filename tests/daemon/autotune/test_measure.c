@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/autotune/measure.h"
+#include "daemon/autotune/remote_gain.h"
 #include "tests/check.h"
 #include "tests/failalloc.h"
 #include "tests/ops/fixture.h"
@@ -36,6 +37,80 @@ static void a_decision_that_is_too_long_is_truncated(void)
     text[sizeof(text) - 1] = '\0';
     stg_decide(&decisions, 1, "smart_stage", "%s", text);
     CHECK_INT(strlen(stg_decisions_at(&decisions, 0)->text), 255);
+}
+
+/* ---- stage workers ---- */
+
+/* Four runners on four CPUs make 200 batches in a second, 10 ms each: half of them wait
+ * for their turn. Workers make 300. */
+static struct stg_pace with_workers(void)
+{
+    return (struct stg_pace){.elapsed_ns = 1000 * MS,
+                             .n_items = 500,
+                             .n_runners = 4,
+                             .compute_ns = 2000 * MS,
+                             .clients_ns = 1000 * MS,
+                             .clients_wait_ns = 50 * MS,
+                             .remote = {.n_items = 300,
+                                        .n_local = 200,
+                                        .n_answers = 300,
+                                        .n_timed = 300,
+                                        .cpu_ns = 3000 * MS,
+                                        .local_cpu_ns = 2000 * MS}};
+}
+
+static uint64_t gain(const struct stg_pace *pace, double n_cpus, const char *want)
+{
+    char text[256] = "";
+    uint64_t ret = stg_remote_gain(pace, n_cpus, text, sizeof(text));
+    CHECK_CONTAINS(text, want);
+    return ret;
+}
+
+static void workers_save_what_runners_would_take(void)
+{
+    struct stg_pace pace = with_workers();
+    CHECK_INT(gain(&pace, 4,
+                   "workers made 60 % of the batches; without them a step would take "
+                   "about 1.2x as long"),
+              5 * MS / 2);
+    pace.n_runners = 1;
+    CHECK_INT(gain(&pace, 4, "about 5.0x as long"), 10 * MS);
+    pace.pull_ns = 3000 * MS; /* one runner at a time */
+    pace.n_runners = 64;
+    CHECK_INT(gain(&pace, 64, "about 7.5x as long"), 15 * MS);
+}
+
+static void more_runners_than_cpus_make_no_more(void)
+{
+    struct stg_pace pace = with_workers();
+    CHECK_INT(gain(&pace, 2, "about 2.5x as long"), 5 * MS);
+    CHECK_INT(gain(&pace, 0.5, "about 10.0x as long"), 20 * MS);
+}
+
+static void workers_that_save_nothing_are_named(void)
+{
+    struct stg_pace pace = with_workers();
+    pace.n_runners = 8;
+    CHECK_INT(gain(&pace, 8, "saved nothing: the trainer is the bottleneck"), 2 * MS);
+    pace.clients_wait_ns = 900 * MS;
+    CHECK_INT(gain(&pace, 8, "saved nothing: this host alone is as fast"), 2 * MS);
+    pace.remote.n_items = 0;
+    CHECK_INT(gain(&pace, 8, "workers made no batch of the last 200"), 5 * MS);
+}
+
+static void where_nothing_is_made_here_the_time_of_workers_counts(void)
+{
+    struct stg_pace pace = with_workers();
+    pace.compute_ns = pace.remote.n_local = pace.remote.local_cpu_ns = 0;
+    pace.n_runners = 1;
+    CHECK_INT(gain(&pace, 4, "3.0x as long, by the CPU time that workers spent"),
+              10 * MS);
+    pace.remote.n_timed = pace.remote.cpu_ns = 0;
+    CHECK_INT(gain(&pace, 4, "no batch was made here to compare with"), 0);
+    pace.remote.n_items = 3;
+    CHECK_INT(gain(&pace, 4, "too little was seen: 3 batches"), 0);
+    CHECK_INT(gain(&(struct stg_pace){0}, 4, "too little was seen"), 0);
 }
 
 /* ---- the bottleneck ---- */
@@ -293,6 +368,10 @@ static void without_memory_nothing_leaks(void)
 static const struct stg_test tests[] = {
     TEST(the_last_decisions_are_kept_in_order),
     TEST(a_decision_that_is_too_long_is_truncated),
+    TEST(workers_save_what_runners_would_take),
+    TEST(more_runners_than_cpus_make_no_more),
+    TEST(workers_that_save_nothing_are_named),
+    TEST(where_nothing_is_made_here_the_time_of_workers_counts),
     TEST(runners_that_wait_for_room_wait_for_the_trainer),
     TEST(a_pull_that_has_no_cpu_waits_for_storage),
     TEST(a_pull_that_computes_decodes),
