@@ -541,7 +541,8 @@ static struct stg_remote_config remote_of(const struct stg_definition *definitio
                                       .uid = definition->applier.uid,
                                       .gid = definition->applier.gid,
                                       .groups = definition->applier.groups,
-                                      .n_groups = definition->applier.n_groups};
+                                      .n_groups = definition->applier.n_groups,
+                                      .share = definition->share};
 }
 
 static uint32_t num_clients_of(const struct stg_definition *definition,

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "daemon/host/share.h"
 #include "daemon/remote_stage/priv.h"
 #include "daemon/storage/http/libraries.h"
 #include "daemon/storage/http/store.h"
@@ -55,7 +56,7 @@ struct stg_remote {
     bool is_looking;
     uint64_t looked_ns, warned_ns; /* 0: not yet */
     struct text token, authority;
-    uint64_t paid_ns; /* max_bytes_per_s is kept when this has come */
+    uint64_t paid_ns; /* max_bytes_per_s and the quota are kept when this has come */
     uint64_t latencies_ns[N_LATENCIES];
     uint64_t n_latencies, mean_ns;
     struct stg_remote_counts counts;
@@ -483,19 +484,22 @@ void stg_remote_note_cpus(struct stg_remote *remote, int i, unsigned long cpus)
     pthread_mutex_unlock(&remote->lock);
 }
 
-static void pay(struct stg_remote *remote, uint64_t bytes)
+/* The lock is held. quota_ns: for which the quota of the user has no worker asked. */
+static void pay(struct stg_remote *remote, uint64_t bytes, uint64_t quota_ns)
 {
     uint64_t rate = remote->config.workers->max_bytes_per_s, now = stg_now_ns();
-    if (rate == 0)
-        return;
     if (remote->paid_ns < now)
         remote->paid_ns = now;
-    remote->paid_ns += (uint64_t)((double)bytes / (double)rate * (double)NS_PER_S);
+    if (rate != 0)
+        remote->paid_ns += (uint64_t)((double)bytes / (double)rate * (double)NS_PER_S);
+    if (remote->paid_ns < now + quota_ns)
+        remote->paid_ns = now + quota_ns;
 }
 
 void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns,
                           uint64_t cpu_ns)
 {
+    uint64_t wait = stg_share_spend(remote->config.share, STG_QUOTA_REMOTE, bytes);
     pthread_mutex_lock(&remote->lock);
     remote->counts.n_batches++;
     remote->counts.n_bytes += bytes;
@@ -507,7 +511,7 @@ void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns
     remote->latencies_ns[remote->n_latencies++ % N_LATENCIES] = ns;
     remote->mean_ns =
         remote->mean_ns == 0 ? ns : remote->mean_ns - remote->mean_ns / 8 + ns / 8;
-    pay(remote, bytes);
+    pay(remote, bytes, wait);
     pthread_mutex_unlock(&remote->lock);
 }
 

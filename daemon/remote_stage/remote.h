@@ -24,6 +24,7 @@ struct stg_remote_config {
     gid_t gid;
     const gid_t *groups;
     size_t n_groups;
+    struct stg_share *share;    /* of that user; NULL: no quota counts */
     const _Atomic int *stopped; /* not 0: give up */
 };
 
@@ -52,7 +53,7 @@ bool stg_remote_look_begin(struct stg_remote *remote);
 void stg_remote_look(struct stg_remote *remote);
 
 /* Returns whether a worker may be asked now, besides n_asking requests: one answers and
- * has room, and max_bytes_per_s allows it. */
+ * has room, and max_bytes_per_s and the quota of the user allow it. */
 bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking);
 
 /* Returns the mean duration of the last few answers; 0: there was none. */

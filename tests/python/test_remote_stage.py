@@ -265,6 +265,17 @@ class Drawn:
         return "good" if item < self.first else self.rng.choice(self.kinds)
 
 
+class Quota(Remote):
+    settings = {"quotas": [{"user": os.getuid(), "remote_bytes_per_second": 1}]}
+
+    def test_batches_of_workers_count_on_the_quota_of_the_applier(self):
+        local, served = self.record(graph=LATE)
+        worker = self.serve(served)
+        self.pipeline([worker], graph=LATE, max_requests=1)
+        self.check(local, self.read())
+        self.assertEqual(len(worker.asked), 1, "no worker is asked before the quota allows it")
+
+
 class Errors(Remote):
     def test_an_error_in_the_data_shifts_items_for_workers_too(self):
         lines = [str(n) for n in range(200)]
