@@ -15,13 +15,14 @@
 #include "daemon/metrics/process.h"
 #include "daemon/storage/counts.h"
 
+#define RANK_BYTES 32
+
 enum unit { UNIT_ONE, UNIT_NS };
 
 /* One pipeline. */
 struct row {
     struct stg_pipeline *pipeline;
     const char *labels; /* pipeline="NAME" */
-    const char **ranks; /* totals.n_ranks: labels, and rank="N" */
     struct stg_pipeline_status status;
     struct stg_totals totals;
 };
@@ -30,6 +31,7 @@ struct rows {
     struct stg_bump bump;
     struct row *all;
     size_t n;
+    char (*ranks)[RANK_BYTES]; /* `rank="N"`, for the pipeline that has most */
 };
 
 /* ---- what is written of each pipeline ---- */
@@ -137,36 +139,38 @@ static const struct gauge_family {
 
 static const char *const states[] = {"idle",  "starting", "waiting", "running",
                                      "ended", "stopping", "failed"};
+#define N_STATES (sizeof(states) / sizeof(states[0]))
 
 /* ---- collecting ---- */
 
-static const char *make_label(struct stg_bump *bump, const char *name, const char *value)
+/* more: text behind the label. */
+static const char *make_label(struct stg_bump *bump, const char *name, const char *value,
+                              const char *more)
 {
     size_t bytes = strlen(name) + 2 * strlen(value) + 4;
-    char *buf = stg_bump_alloc(bump, bytes);
-    return buf != NULL ? stg_metrics_label(name, value, buf, bytes) : NULL;
+    char *buf = stg_bump_alloc(bump, bytes + strlen(more));
+    return buf != NULL ? strcat(stg_metrics_label(name, value, buf, bytes), more) : NULL;
 }
 
-static bool label_ranks(struct stg_bump *bump, struct row *row)
+static bool label_ranks(struct rows *rows)
 {
-    size_t n = row->totals.n_ranks;
-    row->ranks = stg_bump_alloc(bump, n * sizeof(row->ranks[0]));
-    for (size_t i = 0; i < n && row->ranks != NULL; i++) {
-        row->ranks[i] = stg_bump_printf(bump, "%s,rank=\"%zu\"", row->labels, i);
-        if (row->ranks[i] == NULL)
-            return false;
-    }
-    return row->ranks != NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < rows->n; i++)
+        n = rows->all[i].totals.n_ranks > n ? rows->all[i].totals.n_ranks : n;
+    rows->ranks = stg_bump_alloc(&rows->bump, n * sizeof(rows->ranks[0]));
+    for (size_t i = 0; i < n && rows->ranks != NULL; i++)
+        snprintf(rows->ranks[i], RANK_BYTES, "rank=\"%zu\"", i);
+    return rows->ranks != NULL;
 }
 
 static bool fill_row(const struct stg_metrics_source *source, struct stg_bump *bump,
                      struct stg_pipeline *pipeline, struct row *ret)
 {
     ret->pipeline = pipeline;
-    ret->labels = make_label(bump, "pipeline", pipeline->name);
-    stg_catalog_status(pipeline, bump, &ret->status);
+    ret->labels = make_label(bump, "pipeline", pipeline->name, "");
+    stg_catalog_numbers(pipeline, &ret->status);
     stg_catalog_add_totals(source->catalog, pipeline, &ret->totals);
-    return ret->labels != NULL && label_ranks(bump, ret);
+    return ret->labels != NULL;
 }
 
 static bool collect(const struct stg_metrics_source *source, struct rows *ret)
@@ -181,7 +185,7 @@ static bool collect(const struct stg_metrics_source *source, struct rows *ret)
         if (stg_catalog_allowed(source->catalog, p, source->identity))
             good = fill_row(source, &ret->bump, p, &ret->all[ret->n++]);
     }
-    return good;
+    return good && label_ranks(ret);
 }
 
 static void finish(struct rows *rows)
@@ -197,14 +201,14 @@ static void put_one(struct stg_metrics_text *text, const char *name,
                     enum stg_metric_type type, const char *help, uint64_t value)
 {
     stg_metrics_family(text, name, type, help);
-    stg_metrics_put(text, name, "", "", "", value);
+    stg_metrics_put(text, "", "", value);
 }
 
 static void put_one_ns(struct stg_metrics_text *text, const char *name,
                        enum stg_metric_type type, const char *help, uint64_t ns)
 {
     stg_metrics_family(text, name, type, help);
-    stg_metrics_put_ns(text, name, "", "", "", ns);
+    stg_metrics_put_ns(text, "", "", ns);
 }
 
 static void put_process(const struct stg_metrics_source *source,
@@ -216,7 +220,7 @@ static void put_process(const struct stg_metrics_source *source,
     stg_metrics_label("version", source->release, version, sizeof(version));
     stg_metrics_family(text, "stager_build_info", STG_METRIC_INFO,
                        "The release of stagerd.");
-    stg_metrics_put(text, "stager_build_info", "", version, "", 1);
+    stg_metrics_put(text, version, "", 1);
     put_one_ns(text, "stager_start_time_seconds", STG_METRIC_GAUGE,
                "When stagerd started, since 1970.", source->counts->started_ns);
     put_one_ns(text, "stager_process_cpu_seconds_total", STG_METRIC_COUNTER,
@@ -233,7 +237,7 @@ static void put_process(const struct stg_metrics_source *source,
             usage.n_threads);
 }
 
-static void put_codes(struct stg_metrics_text *text, const char *name, const char *labels,
+static void put_codes(struct stg_metrics_text *text, const char *labels,
                       const uint64_t errors[STG_N_CODES])
 {
     static char codes[STG_N_CODES][64]; /* the loop's */
@@ -241,7 +245,7 @@ static void put_codes(struct stg_metrics_text *text, const char *name, const cha
         if (codes[code][0] == '\0')
             stg_metrics_label("code", stg_status_name(code), codes[code],
                               sizeof(codes[code]));
-        stg_metrics_put(text, name, "", labels, codes[code], errors[code]);
+        stg_metrics_put(text, labels, codes[code], errors[code]);
     }
 }
 
@@ -257,7 +261,7 @@ static void put_server(const struct stg_metrics_source *source, size_t n_pipelin
             "Requests that stagerd served.", counts->n_requests);
     stg_metrics_family(text, "stager_request_errors_total", STG_METRIC_COUNTER,
                        "Requests that ended with an error.");
-    put_codes(text, "stager_request_errors_total", "", counts->errors);
+    put_codes(text, "", counts->errors);
     put_one(text, "stager_draining", STG_METRIC_GAUGE,
             "1 if stagerd drains: no new clients, no applies.", source->is_draining);
     put_one(text, "stager_lost_operations_total", STG_METRIC_COUNTER,
@@ -295,7 +299,7 @@ static void put_quota(void *owner, const struct stg_share_use *use)
         if (use->limit[k] == STG_NO_QUOTA || (!quotas->is_limit && stg_quota_is_rate(k)))
             continue;
         stg_metrics_label("resource", stg_quota_key(k), resource, sizeof(resource));
-        stg_metrics_put(quotas->text, quotas->name, "", whose, resource,
+        stg_metrics_put(quotas->text, whose, resource,
                         quotas->is_limit ? use->limit[k] : use->used[k]);
     }
 }
@@ -317,9 +321,8 @@ static void put_storage(struct stg_metrics_text *text, const char *name, const c
                         enum stg_storage_count local, enum stg_storage_count remote)
 {
     stg_metrics_family(text, name, STG_METRIC_COUNTER, help);
-    stg_metrics_put(text, name, "", "storage=\"local\"", "", stg_storage_counted(local));
-    stg_metrics_put(text, name, "", "storage=\"remote\"", "",
-                    stg_storage_counted(remote));
+    stg_metrics_put(text, "storage=\"local\"", "", stg_storage_counted(local));
+    stg_metrics_put(text, "storage=\"remote\"", "", stg_storage_counted(remote));
 }
 
 static void put_reads(struct stg_metrics_text *text)
@@ -343,26 +346,30 @@ static void put_reads(struct stg_metrics_text *text)
 
 static void put_info(const struct rows *rows, struct stg_metrics_text *text)
 {
-    static const char name[] = "stager_pipeline_info", state[] = "stager_pipeline_state";
-    char delivery[64], label[64], uid[16], more[128];
-    stg_metrics_family(text, name, STG_METRIC_INFO, "Settings of the pipeline.");
+    char label[64], more[128];
+    stg_metrics_family(text, "stager_pipeline_info", STG_METRIC_INFO,
+                       "Settings of the pipeline.");
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->all[i];
-        stg_metrics_label("delivery", row->status.delivery, delivery, sizeof(delivery));
-        snprintf(uid, sizeof(uid), "%u",
-                 (unsigned)row->pipeline->definition->applier.uid);
-        stg_metrics_label("uid", uid, label, sizeof(label));
-        snprintf(more, sizeof(more), "%s,%s", delivery, label);
-        stg_metrics_put(text, name, "", row->labels, more, 1);
+        snprintf(
+            more, sizeof(more), "%s,uid=\"%u\"",
+            stg_metrics_label("delivery", row->status.delivery, label, sizeof(label)),
+            (unsigned)row->pipeline->definition->applier.uid);
+        stg_metrics_put(text, row->labels, more, 1);
     }
-    stg_metrics_family(text, state, STG_METRIC_GAUGE,
+}
+
+static void put_states(const struct rows *rows, struct stg_metrics_text *text)
+{
+    char labels[N_STATES][64];
+    for (size_t k = 0; k < N_STATES; k++)
+        stg_metrics_label("state", states[k], labels[k], sizeof(labels[k]));
+    stg_metrics_family(text, "stager_pipeline_state", STG_METRIC_GAUGE,
                        "1 for the state of the pipeline, 0 for the other states.");
     for (size_t i = 0; i < rows->n; i++) {
-        for (size_t k = 0; k < sizeof(states) / sizeof(states[0]); k++) {
-            stg_metrics_label("state", states[k], label, sizeof(label));
-            stg_metrics_put(text, state, "", rows->all[i].labels, label,
+        for (size_t k = 0; k < N_STATES; k++)
+            stg_metrics_put(text, rows->all[i].labels, labels[k],
                             strcmp(rows->all[i].status.state, states[k]) == 0);
-        }
     }
 }
 
@@ -373,7 +380,7 @@ static void put_totals(const struct rows *rows, const struct total_family *famil
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->all[i];
         (family->unit == UNIT_NS ? stg_metrics_put_ns : stg_metrics_put)(
-            text, family->name, "", row->labels, "", row->totals.n[family->total]);
+            text, row->labels, "", row->totals.n[family->total]);
     }
 }
 
@@ -385,7 +392,7 @@ static void put_gauges(const struct rows *rows, const struct gauge_family *famil
         const char *at = (const char *)&rows->all[i].status + family->offset;
         uint64_t value = 0;
         memcpy(&value, at, family->bytes); /* little-endian, as every machine of stager */
-        stg_metrics_put(text, family->name, "", rows->all[i].labels, "", value);
+        stg_metrics_put(text, rows->all[i].labels, "", value);
     }
 }
 
@@ -395,7 +402,7 @@ static void put_errors(const struct rows *rows, struct stg_metrics_text *text)
     stg_metrics_family(text, name, STG_METRIC_COUNTER,
                        "Error items, which take the place of a batch.");
     for (size_t i = 0; i < rows->n; i++)
-        put_codes(text, name, rows->all[i].labels, rows->all[i].totals.errors);
+        put_codes(text, rows->all[i].labels, rows->all[i].totals.errors);
 }
 
 static void put_commits(const struct rows *rows, struct stg_metrics_text *text)
@@ -404,31 +411,28 @@ static void put_commits(const struct rows *rows, struct stg_metrics_text *text)
     static const char failed[] = "stager_commit_failures_total";
     stg_metrics_family(text, done, STG_METRIC_COUNTER, "Commits that are on disk.");
     for (size_t i = 0; i < rows->n; i++)
-        stg_metrics_put(text, done, "", rows->all[i].labels, "",
+        stg_metrics_put(text, rows->all[i].labels, "",
                         stg_journal_count(rows->all[i].pipeline->journal).n_commits);
     stg_metrics_family(text, failed, STG_METRIC_COUNTER,
                        "Commits that were refused, or that the disk failed to store.");
     for (size_t i = 0; i < rows->n; i++)
-        stg_metrics_put(text, failed, "", rows->all[i].labels, "",
+        stg_metrics_put(text, rows->all[i].labels, "",
                         stg_journal_count(rows->all[i].pipeline->journal).n_failed);
 }
 
 /* ---- nodes ---- */
 
 static void put_nodes_of(const struct row *row, const struct stg_profile *profile,
-                         const char *name, const char *process, struct stg_bump *bump,
+                         const char *process, struct stg_bump *bump,
                          struct stg_metrics_text *text)
 {
     const struct stg_pipeline_spec *spec = row->pipeline->definition->spec;
     for (size_t i = 0; i < spec->n_nodes && i < profile->n_nodes; i++) {
         if (profile->node_ns[i].n == 0)
             continue;
-        const char *node = make_label(bump, "node", spec->nodes[i].name);
-        const char *labels =
-            node != NULL ? stg_bump_printf(bump, "%s,%s", node, process) : NULL;
+        const char *labels = make_label(bump, "node", spec->nodes[i].name, process);
         if (labels != NULL)
-            stg_metrics_put_ns(text, name, "", row->labels, labels,
-                               stg_mean(&profile->node_ns[i]));
+            stg_metrics_put_ns(text, row->labels, labels, stg_mean(&profile->node_ns[i]));
     }
 }
 
@@ -446,9 +450,9 @@ static void put_nodes(struct rows *rows, struct stg_metrics_text *text)
         const struct stg_measure *measure =
             stage != NULL ? stg_stage_look(stage) : row->pipeline->measure;
         if (measure != NULL) {
-            put_nodes_of(row, &measure->daemon, name, "process=\"stagerd\"", &rows->bump,
+            put_nodes_of(row, &measure->daemon, ",process=\"stagerd\"", &rows->bump,
                          text);
-            put_nodes_of(row, &measure->client, name, "process=\"trainer\"", &rows->bump,
+            put_nodes_of(row, &measure->client, ",process=\"trainer\"", &rows->bump,
                          text);
         }
         if (stage != NULL)
@@ -471,8 +475,8 @@ static void put_waits(const struct rows *rows, struct stg_metrics_text *text)
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->all[i];
         for (size_t k = 0; k < row->totals.n_ranks; k++)
-            stg_metrics_put_histogram(text, name, row->ranks[k], bounds, STG_WAIT_BOUNDS,
-                                      row->totals.ranks[k].waits.n,
+            stg_metrics_put_histogram(text, row->labels, rows->ranks[k], bounds,
+                                      STG_WAIT_BOUNDS, row->totals.ranks[k].waits.n,
                                       row->totals.ranks[k].waits.sum_ns);
     }
 }
@@ -517,19 +521,20 @@ static void put_ranks(const struct rows *rows, struct stg_metrics_text *text)
             const struct row *row = &rows->all[i];
             for (size_t k = 0; k < row->totals.n_ranks; k++)
                 (families[f].unit == UNIT_NS ? stg_metrics_put_ns : stg_metrics_put)(
-                    text, families[f].name, "", row->ranks[k], "",
+                    text, row->labels, rows->ranks[k],
                     rank_value(&row->totals.ranks[k], families[f].value));
         }
     }
 }
 
-/* Those that are attached: labels that change with clients are on no counter. */
+/* Those that are attached: labels that change with clients are on no counter. Many in a
+ * row are of one user and job. */
 static void put_clients(const struct stg_metrics_source *source, const struct rows *rows,
                         struct stg_metrics_text *text)
 {
-    static const char name[] = "stager_client_info";
-    char number[16], uid[32], job[2 * STG_JOB_BYTES + 16], more[256];
-    stg_metrics_family(text, name, STG_METRIC_INFO,
+    const struct stg_rank_counts *last = NULL;
+    char job[2 * STG_JOB_BYTES + 16], more[RANK_BYTES + sizeof(job) + 32];
+    stg_metrics_family(text, "stager_client_info", STG_METRIC_INFO,
                        "The user and the job of the client that is attached.");
     for (size_t i = 0; i < rows->n; i++) {
         const struct row *row = &rows->all[i];
@@ -537,12 +542,17 @@ static void put_clients(const struct stg_metrics_source *source, const struct ro
             const struct stg_rank_counts *rank = &row->totals.ranks[k];
             if (rank->n_attached == 0)
                 continue;
-            snprintf(number, sizeof(number), "%u", (unsigned)rank->uid);
-            stg_metrics_label("uid", number, uid, sizeof(uid));
-            stg_metrics_label("job", stg_jobs_name(source->jobs, rank->job), job,
-                              sizeof(job));
-            snprintf(more, sizeof(more), "%s,%s", uid, job);
-            stg_metrics_put(text, name, "", row->ranks[k], more, 1);
+            size_t n_rank = strlen(rows->ranks[k]);
+            if (last == NULL || last->uid != rank->uid || last->job != rank->job) {
+                stg_metrics_label("job", stg_jobs_name(source->jobs, rank->job), job,
+                                  sizeof(job));
+                snprintf(more + RANK_BYTES, sizeof(more) - RANK_BYTES, ",uid=\"%u\",%s",
+                         (unsigned)rank->uid, job);
+            }
+            last = rank;
+            stg_metrics_put(text, row->labels,
+                            memcpy(more + RANK_BYTES - n_rank, rows->ranks[k], n_rank),
+                            1);
         }
     }
 }
@@ -561,6 +571,7 @@ int stg_metrics_write(const struct stg_metrics_source *source,
         put_quotas(source, text);
         put_reads(text);
         put_info(&rows, text);
+        put_states(&rows, text);
         for (size_t i = 0; i < sizeof(total_families) / sizeof(total_families[0]); i++)
             put_totals(&rows, &total_families[i], text);
         for (size_t i = 0; i < sizeof(gauge_families) / sizeof(gauge_families[0]); i++)

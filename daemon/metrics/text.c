@@ -145,6 +145,8 @@ void stg_metrics_family(struct stg_metrics_text *text, const char *name,
     static const char *const types[] = {"counter", "gauge", "histogram", "info"};
     bool is_plain_info = type == STG_METRIC_INFO && !text->is_open;
     size_t n = family_bytes(text, name, type);
+    text->name = name;
+    text->n_name = strlen(name);
     add_text(text, "# HELP ");
     add_all(text, name, n);
     add_text(text, " ");
@@ -156,15 +158,15 @@ void stg_metrics_family(struct stg_metrics_text *text, const char *name,
     add_text(text, "\n");
 }
 
-static void put(struct stg_metrics_text *text, const char *name, const char *suffix,
-                const char *labels, const char *more, const char *value, size_t n_value)
+/* suffix: of the name. */
+static void put(struct stg_metrics_text *text, const char *suffix, const char *labels,
+                const char *more, const char *value, size_t n_value)
 {
-    size_t n = strlen(name), n_suffix = strlen(suffix), n_labels = strlen(labels),
-           n_more = strlen(more);
-    char *to = reserve(text, n + n_suffix + n_labels + n_more + n_value + 5);
+    size_t n_suffix = strlen(suffix), n_labels = strlen(labels), n_more = strlen(more);
+    char *to = reserve(text, text->n_name + n_suffix + n_labels + n_more + n_value + 5);
     if (to == NULL)
         return;
-    to = add(add(to, name, n), suffix, n_suffix);
+    to = add(add(to, text->name, text->n_name), suffix, n_suffix);
     if (n_labels + n_more > 0) {
         *to++ = '{';
         to = add(to, labels, n_labels);
@@ -179,51 +181,66 @@ static void put(struct stg_metrics_text *text, const char *name, const char *suf
     text->n = (size_t)(to - text->data);
 }
 
-void stg_metrics_put(struct stg_metrics_text *text, const char *name, const char *suffix,
-                     const char *labels, const char *more, uint64_t value)
+static void put_number(struct stg_metrics_text *text, const char *suffix,
+                       const char *labels, const char *more, uint64_t value)
 {
     char number[STG_METRICS_NUMBER_BYTES];
     size_t n = (size_t)(add_number(number, value, 1) - number);
-    put(text, name, suffix, labels, more, number, n);
+    put(text, suffix, labels, more, number, n);
 }
 
-void stg_metrics_put_ns(struct stg_metrics_text *text, const char *name,
-                        const char *suffix, const char *labels, const char *more,
-                        uint64_t ns)
+static void put_seconds(struct stg_metrics_text *text, const char *suffix,
+                        const char *labels, const char *more, uint64_t ns)
 {
     char number[STG_METRICS_NUMBER_BYTES];
     stg_metrics_seconds(ns, number);
-    put(text, name, suffix, labels, more, number, strlen(number));
+    put(text, suffix, labels, more, number, strlen(number));
 }
 
-/* The beginning of the first line is copied to the others: most lines of a text are of
- * histograms. */
-void stg_metrics_put_histogram(struct stg_metrics_text *text, const char *name,
-                               const char *labels,
-                               char (*bounds)[STG_METRICS_BOUND_BYTES], size_t n_bounds,
-                               const uint64_t *counts, uint64_t sum_ns)
+void stg_metrics_put(struct stg_metrics_text *text, const char *labels, const char *more,
+                     uint64_t value)
 {
-    size_t n_name = strlen(name), n_labels = strlen(labels);
-    size_t n_start = n_name + strlen("_bucket{") + n_labels + strlen(",");
+    put_number(text, "", labels, more, value);
+}
+
+void stg_metrics_put_ns(struct stg_metrics_text *text, const char *labels,
+                        const char *more, uint64_t ns)
+{
+    put_seconds(text, "", labels, more, ns);
+}
+
+/* Most lines of a text are of histograms: the line before is copied, up to its bound, and
+ * of the same number as before also the number. */
+void stg_metrics_put_histogram(struct stg_metrics_text *text, const char *labels,
+                               const char *more, char (*bounds)[STG_METRICS_BOUND_BYTES],
+                               size_t n_bounds, const uint64_t *counts, uint64_t sum_ns)
+{
+    size_t n_labels = strlen(labels), n_more = strlen(more);
+    size_t n_start = text->n_name + strlen("_bucket{") + n_labels + n_more + strlen(",,");
     size_t line_bytes = n_start + STG_METRICS_BOUND_BYTES + STG_METRICS_NUMBER_BYTES;
     const char *start = reserve(text, (n_bounds + 1) * line_bytes);
     if (start == NULL)
         return;
-    char *to = add(add(text->data + text->n, name, n_name), "_bucket{", 8);
+    char *to = add(add(text->data + text->n, text->name, text->n_name), "_bucket{", 8);
     to = add(add(to, labels, n_labels), ",", 1);
+    to = add(add(to, more, n_more), ",", 1);
+    char number[STG_METRICS_NUMBER_BYTES];
     uint64_t n = 0;
+    size_t n_number = (size_t)(add_number(number, n, 1) - number);
     for (size_t i = 0; i <= n_bounds; i++) {
         const char *bound = i < n_bounds ? bounds[i] : "le=\"+Inf\"";
         if (i > 0)
             to = add(to, start, n_start);
         to = add(add(to, bound, strlen(bound)), "} ", 2);
         n += counts[i];
-        to = add_number(to, n, 1);
+        if (counts[i] > 0)
+            n_number = (size_t)(add_number(number, n, 1) - number);
+        to = add(to, number, n_number);
         *to++ = '\n';
     }
     text->n = (size_t)(to - text->data);
-    stg_metrics_put_ns(text, name, "_sum", labels, "", sum_ns);
-    stg_metrics_put(text, name, "_count", labels, "", n);
+    put_seconds(text, "_sum", labels, more, sum_ns);
+    put_number(text, "_count", labels, more, n);
 }
 
 void stg_metrics_end(struct stg_metrics_text *text)

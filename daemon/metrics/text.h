@@ -19,7 +19,9 @@ struct stg_metrics_text {
     bool has_failed; /* memory, or the file, ran out: the text is incomplete */
     bool is_open;    /* OpenMetrics */
     bool has_file;
-    int fd; /* the caller's */
+    int fd;           /* the caller's */
+    const char *name; /* of the family */
+    size_t n_name;
 };
 
 enum stg_metric_type {
@@ -29,28 +31,27 @@ enum stg_metric_type {
     STG_METRIC_INFO, /* its name ends with _info; its value is 1 */
 };
 
-/* Begins a family: its samples follow, before another family begins. */
+/* Begins a family: its samples follow, before another family begins. The name must live
+ * as long. */
 void stg_metrics_family(struct stg_metrics_text *text, const char *name,
                         enum stg_metric_type type, const char *help);
 
-/* Writes a sample. suffix: of the name. labels, more: parts such as `a="b",c="d"`, with
- * values that are escaped already; each may be "". */
-void stg_metrics_put(struct stg_metrics_text *text, const char *name, const char *suffix,
-                     const char *labels, const char *more, uint64_t value);
+/* Writes a sample of the family. labels, more: parts such as `a="b",c="d"`, with values
+ * that are escaped already; each may be "". */
+void stg_metrics_put(struct stg_metrics_text *text, const char *labels, const char *more,
+                     uint64_t value);
 
 /* The same of a time, in seconds. */
-void stg_metrics_put_ns(struct stg_metrics_text *text, const char *name,
-                        const char *suffix, const char *labels, const char *more,
-                        uint64_t ns);
+void stg_metrics_put_ns(struct stg_metrics_text *text, const char *labels,
+                        const char *more, uint64_t ns);
 
 #define STG_METRICS_BOUND_BYTES 40
 
-/* Writes a histogram of times. labels: not "". bounds: n_bounds labels `le="SECONDS"`.
- * counts: n_bounds + 1 of them, each without those below its bound. */
-void stg_metrics_put_histogram(struct stg_metrics_text *text, const char *name,
-                               const char *labels,
-                               char (*bounds)[STG_METRICS_BOUND_BYTES], size_t n_bounds,
-                               const uint64_t *counts, uint64_t sum_ns);
+/* Writes a histogram of times. labels, more: not "". bounds: n_bounds labels
+ * `le="SECONDS"`. counts: n_bounds + 1 of them, each without those below its bound. */
+void stg_metrics_put_histogram(struct stg_metrics_text *text, const char *labels,
+                               const char *more, char (*bounds)[STG_METRICS_BOUND_BYTES],
+                               size_t n_bounds, const uint64_t *counts, uint64_t sum_ns);
 
 /* Ends the text, and completes the file. */
 void stg_metrics_end(struct stg_metrics_text *text);

@@ -144,11 +144,11 @@ void stg_catalog_show_apart(const struct stg_catalog *catalog,
     }
 }
 
-void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
-                        struct stg_pipeline_status *ret)
+/* Without bump: numbers alone. */
+static void fill_numbers(struct stg_pipeline *pipeline, struct stg_bump *bump,
+                         struct stg_pipeline_status *ret)
 {
     static const char *const deliveries[] = {"split", "broadcast", "round_robin"};
-    static const char *const on_timeouts[] = {"drop", "wait", "evict"};
     const struct stg_staged *staged = &pipeline->definition->spec->staged;
     struct stg_instance *instance = pipeline->instance;
     *ret =
@@ -156,8 +156,10 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->pass = pipeline->next_pass;
     if (instance != NULL && instance->state == STG_INSTANCE_CREATING)
         ret->state = "starting";
-    else if (instance != NULL && instance->stage != NULL)
+    else if (instance != NULL && instance->stage != NULL && bump != NULL)
         stg_stage_status(instance->stage, bump, ret);
+    else if (instance != NULL && instance->stage != NULL)
+        stg_stage_numbers(instance->stage, ret);
     uint64_t epoch = instance != NULL ? ret->epoch : pipeline->past.epoch;
     add_counters(&pipeline->past, ret);
     ret->epoch = epoch;
@@ -165,24 +167,38 @@ void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
     ret->generation = pipeline->generation;
     ret->run_id = pipeline->run_id;
     ret->delivery = deliveries[staged->delivery];
-    stg_gone_show(&pipeline->gone, bump, ret);
-    ret->on_timeout = on_timeouts[staged->on_timeout];
     if (ret->capacity == 0) /* no stage, which would have said what it is now */
         ret->capacity = staged->capacity;
     if (ret->num_threads == 0)
         ret->num_threads = staged->num_threads;
+    ret->num_clients = staged->num_clients;
+    ret->pipeline = pipeline->id;
+    if (pipeline->workers != NULL)
+        show_workers(pipeline->workers, ret);
+}
+
+void stg_catalog_numbers(struct stg_pipeline *pipeline, struct stg_pipeline_status *ret)
+{
+    fill_numbers(pipeline, NULL, ret);
+}
+
+void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
+                        struct stg_pipeline_status *ret)
+{
+    static const char *const on_timeouts[] = {"drop", "wait", "evict"};
+    const struct stg_staged *staged = &pipeline->definition->spec->staged;
+    const struct stg_instance *instance = pipeline->instance;
+    fill_numbers(pipeline, bump, ret);
+    stg_gone_show(&pipeline->gone, bump, ret);
+    ret->on_timeout = on_timeouts[staged->on_timeout];
     ret->capacity_auto = staged->capacity == 0;
     ret->num_threads_auto = staged->num_threads == 0;
-    ret->num_clients = staged->num_clients;
     ret->num_clients_auto = staged->num_clients_auto;
     ret->boundary = *stg_graph_boundary(pipeline->definition->graph);
-    ret->pipeline = pipeline->id;
     ret->commit_problem = stg_journal_problem(pipeline->journal);
     show_container(pipeline->definition, ret);
     show_candidate(pipeline, ret);
     stg_recovery_show(pipeline, bump, ret);
     if (instance != NULL && instance->config.pool != NULL)
         ret->thread_pool = stg_pool_name(instance->config.pool);
-    if (pipeline->workers != NULL)
-        show_workers(pipeline->workers, ret);
 }

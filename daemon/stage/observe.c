@@ -194,7 +194,6 @@ void stg_stage_show_pace(struct stg_stage *stage, struct stg_pipeline_status *re
 const struct stg_measure *stg_stage_look(struct stg_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
-    load_marked(stage);
     return stage->observers.measure;
 }
 

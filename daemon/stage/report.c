@@ -66,8 +66,6 @@ static void fill_tuned(struct stg_stage *stage, struct stg_bump *bump,
                                       .to = changes[i].change.to};
     ret->tuned = tuned;
     ret->n_tuned = tuned != NULL ? n : 0;
-    ret->capacity = stage->buffer.capacity;
-    ret->num_threads = stage->runners.n_active;
     ret->max_capacity = stage->observers.tune.capacity.limits.max;
     ret->max_num_threads = stage->observers.tune.threads.limits.max;
 }
@@ -118,13 +116,11 @@ void stg_stage_show_apart(struct stg_stage *stage, struct stg_bump *bump,
     stg_stage_commit(stage);
 }
 
-void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
-                      struct stg_pipeline_status *ret)
+/* Counts releases that came without a doorbell, too. */
+static void fill_numbers(struct stg_stage *stage, struct stg_pipeline_status *ret)
 {
-    pthread_mutex_lock(&stage->lock);
-    stg_delivery_run(stage); /* counts releases that came without a doorbell, too */
+    stg_delivery_run(stage);
     ret->state = state_name(stage);
-    ret->last_error = stg_text_keep(bump, stage->counts.last_error);
     ret->pass = stage->pass.n_ended;
     ret->epoch = stage->pass.epoch;
     ret->made = stage->counts.n_made;
@@ -152,9 +148,19 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
     ret->bytes = stage->buffer.n_bytes;
     ret->producer_wait_ns = stage->counts.wait_ns;
     ret->producer_busy_ns = stage->counts.busy_ns;
-    stg_stage_show_partition(stage, bump, ret);
+    ret->capacity = stage->buffer.capacity;
+    ret->num_threads = stage->runners.n_active;
     fill_items(stage, ret);
     fill_memory(stage, ret);
+}
+
+void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
+                      struct stg_pipeline_status *ret)
+{
+    pthread_mutex_lock(&stage->lock);
+    fill_numbers(stage, ret);
+    ret->last_error = stg_text_keep(bump, stage->counts.last_error);
+    stg_stage_show_partition(stage, bump, ret);
     stg_clients_show(&stage->members, bump, ret);
     fill_tuned(stage, bump, ret);
     fill_gpu(stage, bump, ret);
@@ -165,6 +171,13 @@ void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
 }
 
 /* ---- for metrics ---- */
+
+void stg_stage_numbers(struct stg_stage *stage, struct stg_pipeline_status *ret)
+{
+    pthread_mutex_lock(&stage->lock);
+    fill_numbers(stage, ret);
+    stg_stage_commit(stage);
+}
 
 static void fill_totals(const struct stg_stage *stage, uint64_t now,
                         struct stg_totals *ret)

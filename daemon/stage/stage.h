@@ -365,8 +365,8 @@ void stg_error_disguise(struct stg_err *err);
 
 struct stg_measure;
 
-/* Locks and returns the current measurements, until the same thread calls unlook. Keep it
- * short: runners wait meanwhile. */
+/* Locks and returns the measurements up to the last status, until the same thread calls
+ * unlook. Keep it short: runners wait meanwhile. */
 const struct stg_measure *stg_stage_look(struct stg_stage *stage);
 void stg_stage_unlook(struct stg_stage *stage);
 
@@ -385,6 +385,9 @@ void stg_stage_report(struct stg_stage *stage, const struct stg_report *report);
  * bump. */
 void stg_stage_status(struct stg_stage *stage, struct stg_bump *bump,
                       struct stg_pipeline_status *ret);
+
+/* Returns the numbers of a status: no texts, clients or measurements. */
+void stg_stage_numbers(struct stg_stage *stage, struct stg_pipeline_status *ret);
 
 /* Adds the totals to *ret: those of ranks only of a run that all clients share. */
 void stg_stage_add_totals(struct stg_stage *stage, struct stg_totals *ret);

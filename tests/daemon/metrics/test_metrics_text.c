@@ -66,16 +66,16 @@ static void times_are_exact(void)
 static void write_all(struct stg_metrics_text *text)
 {
     stg_metrics_family(text, "a_info", STG_METRIC_INFO, "An info.");
-    stg_metrics_put(text, "a_info", "", "v=\"1\"", "", 1);
+    stg_metrics_put(text, "v=\"1\"", "", 1);
     stg_metrics_family(text, "b_total", STG_METRIC_COUNTER, "A counter.");
-    stg_metrics_put(text, "b_total", "", "", "", UINT64_MAX);
+    stg_metrics_put(text, "", "", UINT64_MAX);
     stg_metrics_family(text, "c", STG_METRIC_GAUGE, "A gauge.");
-    stg_metrics_put_ns(text, "c", "", "", "d=\"1\"", 2500000000);
-    stg_metrics_family(text, "e", STG_METRIC_HISTOGRAM, "A histogram.");
-    stg_metrics_put(text, "e", "_bucket", "f=\"1\"", "le=\"+Inf\"", 0);
+    stg_metrics_put_ns(text, "", "d=\"1\"", 2500000000);
+    stg_metrics_family(text, "e", STG_METRIC_GAUGE, "Two labels.");
+    stg_metrics_put(text, "f=\"1\"", "g=\"2\"", 0);
     stg_metrics_end(text);
-    stg_metrics_put(text, "", "", "", "", 0);
-    text->data[text->n - 3] = '\0'; /* that sample is " 0\n" */
+    stg_metrics_put(text, "", "", 0);
+    text->data[text->n - 4] = '\0'; /* that sample is "e 0\n" */
 }
 
 /* The expected text is that of an example by hand: 2, 1 and 4 waits. */
@@ -83,12 +83,15 @@ static void put_histogram(struct stg_metrics_text *text)
 {
     char bounds[2][STG_METRICS_BOUND_BYTES] = {"le=\"0.1\"", "le=\"1.0\""};
     static const uint64_t counts[] = {2, 1, 4};
-    stg_metrics_put_histogram(text, "h", "r=\"0\"", bounds, 2, counts, 2500000000);
+    stg_metrics_family(text, "h", STG_METRIC_HISTOGRAM, "Waits.");
+    stg_metrics_put_histogram(text, "p=\"x\"", "r=\"0\"", bounds, 2, counts, 2500000000);
 }
-static const char histogram[] = "h_bucket{r=\"0\",le=\"0.1\"} 2\n"
-                                "h_bucket{r=\"0\",le=\"1.0\"} 3\n"
-                                "h_bucket{r=\"0\",le=\"+Inf\"} 7\n"
-                                "h_sum{r=\"0\"} 2.5\nh_count{r=\"0\"} 7\n";
+static const char histogram[] =
+    "# HELP h Waits.\n# TYPE h histogram\n"
+    "h_bucket{p=\"x\",r=\"0\",le=\"0.1\"} 2\n"
+    "h_bucket{p=\"x\",r=\"0\",le=\"1.0\"} 3\n"
+    "h_bucket{p=\"x\",r=\"0\",le=\"+Inf\"} 7\n"
+    "h_sum{p=\"x\",r=\"0\"} 2.5\nh_count{p=\"x\",r=\"0\"} 7\n";
 
 static void a_histogram_has_cumulative_buckets(void)
 {
@@ -141,8 +144,8 @@ static void text_for_prometheus(void)
                          "b_total 18446744073709551615\n"
                          "# HELP c A gauge.\n# TYPE c gauge\n"
                          "c{d=\"1\"} 2.5\n"
-                         "# HELP e A histogram.\n# TYPE e histogram\n"
-                         "e_bucket{f=\"1\",le=\"+Inf\"} 0\n");
+                         "# HELP e Two labels.\n# TYPE e gauge\n"
+                         "e{f=\"1\",g=\"2\"} 0\n");
     free(text.data);
 }
 
@@ -156,8 +159,8 @@ static void text_of_openmetrics(void)
                          "b_total 18446744073709551615\n"
                          "# HELP c A gauge.\n# TYPE c gauge\n"
                          "c{d=\"1\"} 2.5\n"
-                         "# HELP e A histogram.\n# TYPE e histogram\n"
-                         "e_bucket{f=\"1\",le=\"+Inf\"} 0\n"
+                         "# HELP e Two labels.\n# TYPE e gauge\n"
+                         "e{f=\"1\",g=\"2\"} 0\n"
                          "# EOF\n");
     free(text.data);
 }
@@ -165,10 +168,12 @@ static void text_of_openmetrics(void)
 static void a_text_grows(void)
 {
     struct stg_metrics_text text = {0};
+    stg_metrics_family(&text, "name", STG_METRIC_GAUGE, "");
+    size_t n_header = text.n;
     for (unsigned i = 0; i < 100000; i++)
-        stg_metrics_put(&text, "name", "", "a=\"b\"", "", 1);
+        stg_metrics_put(&text, "a=\"b\"", "", 1);
     CHECK(!text.has_failed);
-    CHECK_INT(text.n, 100000 * strlen("name{a=\"b\"} 1\n"));
+    CHECK_INT(text.n - n_header, 100000 * strlen("name{a=\"b\"} 1\n"));
     CHECK(memcmp(text.data + text.n - 14, "name{a=\"b\"} 1\n", 14) == 0);
     free(text.data);
 }
