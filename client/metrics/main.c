@@ -29,8 +29,8 @@
 #define CONFIG_MAX_BYTES 65536
 #define BACKLOG 64
 #define DEFAULT_SECONDS 10
-/* Free memory that the process keeps. */
-#define KEPT_BYTES (8 << 20)
+/* Free memory that the process retains. */
+#define RETAINED_BYTES (8 << 20)
 #define SOCKET_NAME "metrics.sock"
 /* A part of the time of a connection: the reply has the rest. */
 #define SCRAPE_SHARE 4
@@ -173,8 +173,8 @@ static void confine(void)
  * and unmaps its pages each time, which costs more than the copies. */
 static void keep_memory(void)
 {
-    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
-    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+    mallopt(M_MMAP_THRESHOLD, RETAINED_BYTES);
+    mallopt(M_TRIM_THRESHOLD, RETAINED_BYTES);
 }
 
 static int watch_signals(struct server *server, struct stg_err *err)

@@ -186,7 +186,8 @@ int stg_catalog_replace(struct stg_catalog *catalog, struct stg_pipeline *pipeli
 void stg_catalog_status(struct stg_pipeline *pipeline, struct stg_bump *bump,
                         struct stg_pipeline_status *ret);
 
-/* Returns the numbers of a status: no clients, no measurements, no texts but constants. */
+/* Returns the numbers of a status: no clients, no measurements, no texts but constants.
+ */
 void stg_catalog_numbers(struct stg_pipeline *pipeline, struct stg_pipeline_status *ret);
 
 /* Appends the clients that have runs of their own. */
