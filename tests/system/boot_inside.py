@@ -395,24 +395,62 @@ def drop_ins_open_what_they_say():
     systemctl("daemon-reload")
 
 
-def a_user_has_a_daemon_of_their_own():
-    systemctl("start", "user@2001.service")
-    home = "/home/stg-one"
+def start_daemon_of(user):
+    """Starts the daemon of a user; returns the user's environment, and systemctl of the user's manager."""
+    uid = pwd.getpwnam(user).pw_uid
+    systemctl("start", f"user@{uid}.service")
+    home = f"/home/{user}"
     os.makedirs(home, exist_ok=True)
-    os.chown(home, 2001, 2001)
-    env = {"XDG_RUNTIME_DIR": "/run/user/2001", "HOME": home}
-    as_one = ("env", *(f"{k}={v}" for k, v in env.items()), "setpriv", "--reuid=stg-one",
-              "--regid=stg-one", "--init-groups")
-    run(*as_one, "systemctl", "--user", "--no-pager", "start", "stagerd")
-    assert os.path.exists("/run/user/2001/stager/attach.sock")
+    os.chown(home, uid, uid)
+    env = {"XDG_RUNTIME_DIR": f"/run/user/{uid}", "HOME": home}
+    manager = ("env", *(f"{k}={v}" for k, v in env.items()), "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups")
+    run(*manager, "systemctl", "--user", "--no-pager", "start", "stagerd")
+    assert os.path.exists(f"/run/user/{uid}/stager/attach.sock")
+    return env, (*manager, "systemctl", "--user", "--no-pager")
+
+
+def a_user_has_a_daemon_of_their_own():
+    env, systemctl_user = start_daemon_of("stg-one")
     apply("own", "broadcast", env=env)
     trainers = [Trainer("stg-one", "own", env=env) for _ in range(2)]
     for trainer in trainers:
         all_rows(trainer.finish())
-    run(*as_one, "systemctl", "--user", "--no-pager", "stop", "stagerd")
+    run(*systemctl_user, "stop", "stagerd")
     assert not os.path.exists("/run/user/2001/stager")
-    assert os.path.exists(f"{home}/.local/state/stager")
+    assert os.path.exists("/home/stg-one/.local/state/stager")
     systemctl("stop", "user@2001.service")
+
+
+def is_denied(user, *command):
+    said = run(*command, user=user, status=None)
+    assert "Permission denied" in said, (user, command, said)
+
+
+def daemons_of_two_users_share_nothing():
+    """A process with the rights of one user's stagerd reaches neither socket, state nor memory of the other's."""
+    daemons = {user: start_daemon_of(user) for user in ("stg-one", "stg-two")}
+    pids = {user: run(*systemctl_user, "show", "stagerd", "-p", "MainPID", "--value").strip()
+            for user, (_, systemctl_user) in daemons.items()}
+    for user, other in (("stg-one", "stg-two"), ("stg-two", "stg-one")):
+        env, pid = daemons[user][0], pids[other]
+        with open(f"/proc/{pids[user]}/status", encoding="utf-8") as file:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        assert status["Uid"].split() == [str(pwd.getpwnam(user).pw_uid)] * 4, status
+        assert (status["CapEff"], status["NoNewPrivs"], status["Seccomp"]) == ("0" * 16, "1", "2"), status
+        apply(f"of-{user}", "broadcast", user=user, env=env)
+        assert [p["name"] for p in json.loads(run("stagerctl", "list", "--json", user=user, env=env))["pipelines"]
+                if p["name"].startswith("of-")] == [f"of-{user}"]
+        is_denied(user, "ls", daemons[other][0]["XDG_RUNTIME_DIR"])
+        is_denied(user, "ls", f"/home/{other}/.local/state/stager")
+        is_denied(user, "cat", f"/proc/{pid}/mem")
+        is_denied(user, "ls", f"/proc/{pid}/fd/")
+        is_denied(user, "ls", f"/proc/{pid}/map_files/")
+        elsewhere = {**env, "STAGER_RUNTIME_DIR": f"{daemons[other][0]['XDG_RUNTIME_DIR']}/stager"}
+        refusal = run("stagerctl", "list", user=user, env=elsewhere, status=1)
+        assert "PERMISSION_DENIED" in refusal, refusal
+    for user, (_, systemctl_user) in daemons.items():
+        run(*systemctl_user, "stop", "stagerd")
+        systemctl("stop", f"user@{pwd.getpwnam(user).pw_uid}.service")
 
 
 def an_upgrade_keeps_settings_and_pipelines():
@@ -445,7 +483,7 @@ CASES = [
     a_killed_daemon_comes_back_with_its_pipelines, a_daemon_that_hangs_is_started_again,
     stop_leaves_nothing, the_socket_starts_the_daemon_and_outlives_it,
     drop_ins_open_what_they_say, a_user_has_a_daemon_of_their_own,
-    an_upgrade_keeps_settings_and_pipelines, uninstall_leaves_settings_and_state_alone,
+    daemons_of_two_users_share_nothing, an_upgrade_keeps_settings_and_pipelines, uninstall_leaves_settings_and_state_alone,
 ]
 
 
