@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The only service of the container that check_deb.py boots: installs packages there, upgrades them while trainers train, removes
-and purges them.
+"""The only service of the container that check_deb.py boots: installs packages there, upgrades and downgrades them while trainers
+train, removes and purges them.
 
-    upgrade_inside.py goes-on|reopens      what streams do over the upgrade from old/ to new/
+    upgrade_inside.py goes-on|reopens      what streams do over the upgrade from old/ to new/, and back
 
 Its last line is "N passed, N failed, 0 skipped".
 """
 import glob
 import json
 import os
+import re
+import shutil
 import sys
 
 import boot_inside
@@ -18,6 +20,7 @@ from boot_inside import Trainer, apply, http, journal, processes_of, run, show, 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("libstager-dev", "libstager0", "python3-stager", "stagerd")
 SETTINGS = "/etc/stager/stagerd.yaml"
+STATE = "/var/lib/stager"
 USERS = ("stg-one", "stg-two")
 # Not part of an installation: caches, logs, and what each of apt, dpkg and systemd notes for itself.
 VOLATILE = ("dev", "mnt", "proc", "run", "srv", "sys", "tmp", "var/cache", "var/lib/apt", "var/lib/dpkg", "var/lib/systemd/catalog",
@@ -79,16 +82,22 @@ def an_install_starts_the_service_alone():
         run("useradd", "--create-home", "--groups", "stager", user)
 
 
-def trainers_continue_after_an_upgrade():
-    with open(SETTINGS, "a", encoding="utf-8") as file:
-        file.write("max_clients: 77\n")
-    systemctl("reload", "stagerd")
-    apply("all", "broadcast")
-    trainers = [Trainer(user, "all", 3) for user in USERS]
+def commits():
+    """{(tag, client)} of the commits that stagerd has."""
+    reply = json.loads(run("stagerctl", "commits", "all", "--json"))
+    listed = reply["commits"] if isinstance(reply, dict) else reply  # an array, up to 0.2.0
+    return {(commit["tag"], commit["of"]) for commit in listed}
+
+
+def replace_under_trainers(which, tag, *options):
+    """Installs other packages while two trainers are in a pass that both have committed: the trainers lose no row, and stagerd
+    neither its commits nor its settings."""
+    trainers = [Trainer(user, "all", 3, tag=tag) for user in USERS]
     for trainer in trainers:
         trainer.wait_for("held")
-    pid, before = show("stagerd", "MainPID"), version()
-    install("new")
+    pid, before, kept = show("stagerd", "MainPID"), version(), commits()
+    assert {(tag, user) for user in USERS} <= kept, kept
+    install(which, *options)
     assert version() != before
     assert show("stagerd", "ActiveState", "NRestarts") == ["active", "0"], journal("-n", "20")
     assert show("stagerd", "MainPID") != pid
@@ -99,6 +108,32 @@ def trainers_continue_after_an_upgrade():
     for trainer in trainers:
         tally = trainer.finish()
         assert tally == {"rows": boot_inside.N_ROWS, "missing": 0, "reopened": int(not goes_on), "reconnects": int(goes_on)}, tally
+    assert kept <= commits(), (kept, commits())
+
+
+def trainers_continue_after_an_upgrade():
+    with open(SETTINGS, "a", encoding="utf-8") as file:
+        file.write("max_clients: 77\n")
+    systemctl("reload", "stagerd")
+    apply("all", "broadcast")
+    replace_under_trainers("new", "older")
+
+
+def trainers_continue_after_a_downgrade_and_another_upgrade():
+    """A definition of a later release, with a key that this one does not know, is reported, left out and kept."""
+    later = f"{STATE}/pipelines/later.yaml"
+    with open(f"{STATE}/pipelines/all.yaml", encoding="utf-8") as file:
+        text = file.read().replace("name: all\n", "name: later\nkey_of_a_later_release: 1\n")
+    with open(later, "w", encoding="utf-8") as file:
+        file.write(text)
+    shutil.chown(later, "stager", "stager")
+    replace_under_trainers("old", "newer", "--allow-downgrades")
+    assert names_listed() == ["all"]
+    assert re.search("later.yaml.*key_of_a_later_release", journal()), journal()
+    replace_under_trainers("new", "older-again")
+    with open(later, encoding="utf-8") as file:
+        assert file.read() == text
+    os.unlink(later)
 
 
 def names_listed():
@@ -172,9 +207,9 @@ def a_purge_leaves_state_and_user():
 
 
 CASES = [
-    an_install_starts_the_service_alone, trainers_continue_after_an_upgrade, the_same_version_installs_again,
-    metrics_are_served_once_they_are_started, an_upgrade_leaves_socket_activation_as_it_is, a_removal_keeps_settings_and_pipelines,
-    an_install_after_a_removal_has_them_again, a_purge_leaves_state_and_user,
+    an_install_starts_the_service_alone, trainers_continue_after_an_upgrade, trainers_continue_after_a_downgrade_and_another_upgrade,
+    the_same_version_installs_again, metrics_are_served_once_they_are_started, an_upgrade_leaves_socket_activation_as_it_is,
+    a_removal_keeps_settings_and_pipelines, an_install_after_a_removal_has_them_again, a_purge_leaves_state_and_user,
 ]
 
 if __name__ == "__main__":

@@ -101,11 +101,11 @@ def files_of_stager():
 class Trainer:
     """Runs boot_trainer as another user."""
 
-    def __init__(self, user, pipeline, hold=0, env=None):
+    def __init__(self, user, pipeline, hold=0, env=None, tag=None):
         self.name = f"{user} on {pipeline}"
         self.process = subprocess.Popen(
             ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all",
-             TRAINER, pipeline, str(N_ROWS), str(hold)], bufsize=0, stdin=subprocess.PIPE,
+             TRAINER, pipeline, str(N_ROWS), str(hold), *((tag, user) if tag else ())], bufsize=0, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, **(env or {})))
         self.said = b""
 
