@@ -22,15 +22,14 @@ size_t stg_line_finish(char *buf, size_t n, const char *mark)
     return 1 + STG_LINE_HEAD_BYTES + n + 1;
 }
 
-size_t stg_line_escape(const char *name, char *buf)
+size_t stg_escape(const char *text, const char *stay, char *buf)
 {
     static const char digits[] = "0123456789abcdef";
     size_t n = 0;
-    buf[n++] = '=';
-    for (; *name != '\0'; name++) {
-        unsigned char c = (unsigned char)*name;
-        if (c > ' ' && c <= '~' && c != '%') {
-            buf[n++] = (char)c;
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (strchr(stay, *text) != NULL) {
+            buf[n++] = *text;
             continue;
         }
         buf[n++] = '%';
@@ -39,6 +38,13 @@ size_t stg_line_escape(const char *name, char *buf)
     }
     buf[n] = '\0';
     return n;
+}
+
+size_t stg_line_escape(const char *name, char *buf)
+{
+    static const char stay[] = STG_ALPHANUMERIC "!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~";
+    buf[0] = '=';
+    return 1 + stg_escape(name, stay, buf + 1);
 }
 
 bool stg_line_is_right(const char *line, size_t n, const char *mark)

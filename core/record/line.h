@@ -22,7 +22,14 @@
  * buf + 1 + STG_LINE_HEAD_BYTES. Returns the length of all of it. */
 size_t stg_line_finish(char *buf, size_t n, const char *mark);
 
-/* Writes "=" and the name, escaped as in URLs. Returns the length without the NUL. */
+#define STG_ALPHANUMERIC "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+/* Writes the text, each byte that is not one of `stay` as in URLs ("%2f"). Returns the
+ * length without the NUL. */
+size_t stg_escape(const char *text, const char *stay, char *buf);
+
+/* Writes "=" and the name, of which visible characters but "%" stay. Returns the length
+ * without the NUL. */
 size_t stg_line_escape(const char *name, char *buf);
 
 /* ---- reading ---- */

@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/record/line.h"
 #include "daemon/cluster/roster_priv.h"
 #include "daemon/journal/journal.h"
 
 #define MAX_RUNS 256
 #define NAME_BYTES 64
+/* In a part of a key. */
+#define KEY_STAYS STG_ALPHANUMERIC "_-."
 
 /* ---- life ---- */
 
@@ -129,32 +132,12 @@ void stg_roster_destroy(struct stg_roster *roster)
 
 /* ---- runs ---- */
 
-/* Writes the name as a part of a key: letters, digits and "_-." stay. */
-static size_t escape(const char *name, char *buf)
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t n = 0;
-    for (; *name != '\0'; name++) {
-        unsigned char c = (unsigned char)*name;
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-            c == '_' || c == '-' || c == '.') {
-            buf[n++] = (char)c;
-            continue;
-        }
-        buf[n++] = '%';
-        buf[n++] = digits[c >> 4];
-        buf[n++] = digits[c & 15];
-    }
-    buf[n] = '\0';
-    return n;
-}
-
 static int name_keys(const struct stg_roster *roster, struct stg_roster_run *run)
 {
     char job[3 * sizeof(run->job)], pipeline[3 * sizeof(run->pipeline)];
     const char *prefix = roster->config.etcd->prefix;
-    escape(run->job[0] != '\0' ? run->job : "-", job);
-    escape(run->pipeline, pipeline);
+    stg_escape(run->job[0] != '\0' ? run->job : "-", KEY_STAYS, job);
+    stg_escape(run->pipeline, KEY_STAYS, pipeline);
     int n = snprintf(run->dir, sizeof(run->dir), "%sruns/%s/%s/", prefix, job, pipeline);
     snprintf(run->table, sizeof(run->table), "%scommits/%s/%s", prefix, job, pipeline);
     return (size_t)n + STG_MEMBER_ID_BYTES + 8 < sizeof(run->dir) ? 0 : -1;
