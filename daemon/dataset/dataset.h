@@ -103,6 +103,7 @@ struct stg_dataset_env {
     uint64_t max_epochs;     /* that one jump may pass over; 0: any number */
     uint64_t buffer_bytes; /* budget for chunks, shuffle slabs and blocks together; 0: no
                               limit */
+    uint64_t tensor_bytes; /* limit of one tensor while a graph runs; 0: no limit */
     /* Of the state at which the pass goes on: `files` leaves out what was added since.
      * NULL: the pass begins at its start. */
     const struct stg_data_identity *state_data;

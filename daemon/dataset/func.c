@@ -173,6 +173,11 @@ int stg_func_run_create(const struct stg_func *func, struct stg_dataset *dataset
         rc = stg_run_create_stage(func->each, &run->each, err);
     if (rc == 0 && func->many != NULL)
         rc = stg_run_create_stage(func->many, &run->many, err);
+    if (rc == 0) {
+        stg_run_limit(run->each, dataset->env.tensor_bytes);
+        if (run->many != NULL)
+            stg_run_limit(run->many, dataset->env.tensor_bytes);
+    }
     if (rc < 0) {
         stg_func_run_destroy(run);
         return stg_step_prefix(func->step, rc, err);

@@ -75,6 +75,8 @@ static int executor_init(struct stg_stage *stage, struct stg_stage_partition *pa
     int rc = partition != NULL
                  ? stg_run_create_partition(partition->partition, &executor->run, err)
                  : stg_run_create_stage(stage->config.graph, &executor->run, err);
+    if (rc == 0)
+        stg_run_limit(executor->run, stg_budget_total(stage->config.budget));
     if (rc == 0 && parallel != NULL)
         rc = stg_run_parallel(executor->run, parallel, err);
     if (rc == 0)
@@ -504,6 +506,7 @@ static int create_dataset(struct stg_stage *stage, uint64_t pass, bool is_scout,
         .deal = stage->config.deal,
         .deal_first = base_of_state(stage, pass),
         .buffer_bytes = stage->plan.buffer_bytes,
+        .tensor_bytes = stg_budget_total(stage->config.budget),
         .state_data = data_of_state(stage, pass),
         .notes_marks = stage->config.is_reproducible,
         .fund = is_scout ? NULL : stg_stage_fund(stage, &fund),

@@ -189,6 +189,7 @@ static int open_pass(struct stg_worker_service *service, const struct pipeline *
         .pass = pass,
         .max_epochs = MAX_EPOCHS,
         .buffer_bytes = of->plan.buffer_bytes,
+        .tensor_bytes = service->config.memory_bytes,
         .takes_codes = true,
         .stopped = &service->stopped,
     };
@@ -294,9 +295,11 @@ static int open_run(struct maker *maker, struct pipeline *of, struct stg_err *er
             return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");
     }
     int rc = stg_run_create_stage(of->definition->graph, &maker->run, err);
-    if (rc == 0)
-        maker->run_of = of;
-    return rc;
+    if (rc < 0)
+        return rc;
+    stg_run_limit(maker->run, maker->service->config.memory_bytes);
+    maker->run_of = of;
+    return 0;
 }
 
 static void add_place(const struct maker *maker, const struct stg_block *block,

@@ -74,6 +74,7 @@ struct stg_run {
     struct stg_bump plan; /* all arrays below */
     struct stg_run_buffer *buffers;
     size_t n_buffers;
+    uint64_t limit_bytes; /* stg_run_limit */
     size_t n_feeds;
     uint32_t first_feed; /* slots of feed_dict follow those of the feeds of an exec */
     struct stg_tensor *tensors; /* one a slot */

@@ -174,6 +174,11 @@ bool stg_run_needs(const struct stg_run *run, size_t i)
     return i < run->n_feeds && run->slots[i].is_needed;
 }
 
+void stg_run_limit(struct stg_run *run, uint64_t bytes)
+{
+    run->limit_bytes = bytes;
+}
+
 int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
                      struct stg_err *err)
 {

@@ -72,6 +72,11 @@ void stg_run_destroy(struct stg_run *run);
 int stg_run_parallel(struct stg_run *run, const struct stg_parallel *parallel,
                      struct stg_err *err);
 
+/* From the next exec on, no tensor in the executor's memory, and no scratch of an op, is
+ * larger: sizes may be numbers of the data. RESOURCE_EXHAUSTED by stg_run_exec. 0: none.
+ */
+void stg_run_limit(struct stg_run *run, uint64_t bytes);
+
 /* Observes the nodes of an executor; its functions run on the thread that calls
  * stg_run_exec. The first four are the caller's to set. */
 struct stg_run_watcher {

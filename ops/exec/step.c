@@ -3,6 +3,7 @@
  * One step of an executor: an op, its inputs, and the memory of its outputs.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "ops/exec/priv.h"
@@ -19,6 +20,12 @@ static int alloc_in_memory(struct stg_run *run, const struct stg_run_slot *slot,
     uint64_t n = 0, bytes;
     if (!stg_tensor_size(dtype, ndim, shape, string_bytes, &n, &bytes))
         goto fail;
+    uint64_t most = run->limit_bytes != 0 ? run->limit_bytes : UINT64_MAX;
+    if (bytes > most || (dtype == STAGER_STRING && n >= most / sizeof(int64_t)))
+        return stg_err(err, -STAGER_RESOURCE_EXHAUSTED,
+                       "%" PRIu64 " elements of %s, %" PRIu64
+                       " bytes, are more than a tensor may take, %" PRIu64 " bytes",
+                       n, stg_dtype_name(dtype), bytes, most);
     if (dtype == STAGER_STRING) {
         int64_t *offsets =
             stg_run_room(&run->buffers[slot->offsets], (n + 1) * sizeof(*offsets));
@@ -191,6 +198,7 @@ int stg_run_step(struct stg_run_worker *worker, const struct stg_run_step *step,
         .executor = worker,
     };
     worker->step = step;
+    worker->scratch.limit = run->limit_bytes;
     int rc = run_op(worker, &ctx, err);
     stg_bump_reset(&worker->scratch);
     if (run->watched_ns != 0)

@@ -10,6 +10,7 @@
 /* Known values stay in memory as long as the graph does: large ones are cheaper to make
  * for each batch. */
 #define FOLD_MAX_BYTES (UINT64_C(1) << 20)
+#define FOLD_SCRATCH_BYTES (UINT64_C(64) << 20) /* sizes may be constants of a graph */
 
 /* ---- the same thing twice ---- */
 
@@ -196,7 +197,7 @@ int stg_graph_fold(struct stg_graph *graph, struct stg_graph_node *node,
 {
     if (node->n_inputs == 0 || node->n_controls > 0 || !is_pure(node->op))
         return 0;
-    struct stg_bump scratch = {0};
+    struct stg_bump scratch = {.limit = FOLD_SCRATCH_BYTES};
     struct stg_err why = {0};
     struct stg_tensor *inputs =
         stg_bump_alloc(&scratch, node->n_inputs * sizeof(*inputs));

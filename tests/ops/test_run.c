@@ -535,7 +535,56 @@ static void threads_share_a_graph(void)
     fixture_stage_finish(&stage);
 }
 
+/* dense_shape is data: it must not decide how much memory stagerd takes. */
+static void a_size_in_the_data_takes_no_more_than_the_limit(void)
+{
+    static const int64_t ids[] = {0, 1}, indices[] = {0, 0, 1, 0};
+    int64_t shape[] = {2, 1};
+    struct stg_tensor feeds[] = {{.dtype = STAGER_INT64,
+                                  .ndim = 1,
+                                  .shape = {2},
+                                  .data = (void *)ids,
+                                  .data_bytes = 16},
+                                 {.dtype = STAGER_INT64,
+                                  .ndim = 2,
+                                  .shape = {2, 2},
+                                  .data = (void *)indices,
+                                  .data_bytes = 32},
+                                 {.dtype = STAGER_INT64,
+                                  .ndim = 1,
+                                  .shape = {2},
+                                  .data = shape,
+                                  .data_bytes = 16}};
+    struct fixture_stage stage;
+    struct stg_err err = {0};
+    struct stg_tensor out;
+    fixture_stage_init(
+        &stage, "element ids int64 [-1]\n"
+                "element indices int64 [-1, 2]\n"
+                "element shape int64 [2]\n"
+                "table = constant() value=[1.0, 2.0, 3.0] dtype=\"float32\"\n"
+                "sums = embedding_lookup(table, ids, indices, shape) combiner=\"sum\"\n"
+                "feature sums = sums\n");
+    stg_run_limit(stage.run, 1 << 20);
+    CHECK_OK(stg_run_exec(stage.run, feeds, NULL, NULL, &out, &err), err);
+    CHECK_INT(out.shape[0], 2);
+    shape[0] = 1 << 16; /* half of it for row_splits, a quarter for the sums */
+    CHECK_OK(stg_run_exec(stage.run, feeds, NULL, NULL, &out, &err), err);
+    shape[0] = INT64_C(1) << 31;
+    CHECK_INT(stg_run_exec(stage.run, feeds, NULL, NULL, &out, &err),
+              -STAGER_RESOURCE_EXHAUSTED);
+    CHECK_CONTAINS(err.text,
+                   "node sums (embedding_lookup): no memory for 2147483648 rows");
+    shape[0] = 2;
+    CHECK_OK(stg_run_exec(stage.run, feeds, NULL, NULL, &out, &err), err);
+    stg_run_limit(stage.run, 4);
+    CHECK_INT(stg_run_exec(stage.run, feeds, NULL, NULL, &out, &err),
+              -STAGER_RESOURCE_EXHAUSTED);
+    fixture_stage_finish(&stage);
+}
+
 static const struct stg_test tests[] = {
+    TEST(a_size_in_the_data_takes_no_more_than_the_limit),
     TEST(columns_of_a_csv_record_come_out_typed),
     TEST(records_may_lie_anywhere_in_their_buffer),
     TEST(the_program_of_the_seeds_gives_four_rows),
