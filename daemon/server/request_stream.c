@@ -670,6 +670,14 @@ static int check_hosts(const struct stg_pipeline *pipeline,
                    deal->n_hosts, there->host, there->n_hosts);
 }
 
+/* The hosts of an open are there: its time for what it waits for next begins. */
+static void note_entry(struct stg_session *session, uint64_t entry)
+{
+    if (session->hosts_entry != entry)
+        session->open_since = uv_now(&session->server->loop);
+    session->hosts_entry = entry;
+}
+
 /* An open whose hosts etcd has. Returns as try_begin. */
 static int try_elastic(struct stg_session *session, const struct stg_request *request,
                        struct stg_pipeline *pipeline)
@@ -711,6 +719,7 @@ static int try_elastic(struct stg_session *session, const struct stg_request *re
         stg_session_fail_with(session, request, &err);
         return 0;
     }
+    note_entry(session, entry.entry);
     return try_begin(session, &resolved, &deal, &entry, pipeline);
 }
 
@@ -807,7 +816,7 @@ static void retry(struct stg_session *session)
 void stg_request_open(struct stg_session *session, const struct stg_request *request,
                       const void *bytes, size_t n)
 {
-    session->hosts_look = 0;
+    session->hosts_look = session->hosts_entry = 0;
     if (try_open(session, request) == 1)
         wait_with_open(session, request->id, bytes, n);
 }

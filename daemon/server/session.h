@@ -87,9 +87,10 @@ struct stg_session {
     int open_code;                     /* what it fails with if that takes too long */
     uint64_t open_millis;              /* how long that is */
     uint64_t open_since;               /* of the loop's clock */
-    bool open_brief;     /* for a process to release or end: no event reports that */
-    uint64_t hosts_look; /* of an open whose hosts etcd has */
-    uint64_t open_gone;  /* it waits for memory: n_gone at the last try, plus 1; or 0 */
+    bool open_brief;      /* for a process to release or end: no event reports that */
+    uint64_t hosts_look;  /* of an open whose hosts etcd has */
+    uint64_t hosts_entry; /* that it begins in; 0: it waits for the hosts */
+    uint64_t open_gone;   /* it waits for memory: n_gone at the last try, plus 1; or 0 */
 };
 
 /* Makes a session of an accepted socket, and watches its process. NULL: the socket is

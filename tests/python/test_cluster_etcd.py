@@ -33,6 +33,7 @@ SEED = int(os.environ.get("STG_CLUSTER_SEED", "0")) or random.randrange(1, 1 << 
 LEASE = 1 + SLOW
 STEADY_MILLIS = 500 + 200 * SLOW
 NAME = "train"
+SLOW_ARENA = os.environ.get("STG_SLOW_ARENA", "")   # tests/system/slow_arena.c
 SHARD = [{"shard": {"num_shards": "auto"}}]
 
 
@@ -407,6 +408,18 @@ class TestEtcd(Case):
             self.ends(trainer, "began again: generation 2 of the hosts begins")
         a.open("start")
         self.assertEqual(self.answers([a, b]), [{"opened": True}] * 4)
+
+    @unittest.skipUnless(SLOW_ARENA, "STG_SLOW_ARENA does not name the library")
+    def test_an_open_that_has_waited_long_for_the_hosts_has_time_for_its_memory(self):
+        hold = os.path.join(self.etcd.folder, "hold")
+        open(hold, "wb").close()
+        a = self.host(steady_millis=27000,      # more than an open waits for memory
+                      prefix=["env", f"LD_PRELOAD={SLOW_ARENA}", f"STG_HOLD={hold}"])
+        a.open("start")
+        case.wait_until(lambda: "generation 1 of the hosts" in a.daemon.log(), 90)
+        self.assertEqual(self.ctl(a, "status", NAME)[0], 0)     # the loop turns: the open waits for memory
+        os.unlink(hold)
+        self.assertEqual(self.answers([a]), [{"opened": True}] * 2)
 
     def test_a_host_without_clients_leaves(self):
         a, b = self.host(), self.host()
