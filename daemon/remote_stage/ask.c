@@ -339,7 +339,7 @@ static void end(struct asking *asking, struct exchange *exchange, CURLcode resul
         stg_remote_note_cpus(remote, exchange->worker, strtoul(exchange->cpus, NULL, 10));
     if (outcome == STG_OUTCOME_GOOD) {
         asking->bytes = exchange->length;
-        stg_remote_note_good(remote, exchange->length + STG_FRAME_BYTES,
+        stg_remote_note_good(remote, exchange->worker, exchange->length + STG_FRAME_BYTES,
                              stg_now_ns() - exchange->began_ns,
                              strtoull(exchange->cpu_ns, NULL, 10));
     }

@@ -14,16 +14,6 @@
 #define STG_WORKER_URL_BYTES 513u
 #define STG_FRAME_BYTES 64u /* in front of a batch, which begins at a multiple of it */
 
-/* What an attempt came to. */
-enum stg_outcome {
-    STG_OUTCOME_GOOD,
-    STG_OUTCOME_BUSY,    /* it has too many requests: fewer at once */
-    STG_OUTCOME_AWAY,    /* not reached, broken off, too slow, overloaded: again later */
-    STG_OUTCOME_REFUSED, /* it does not serve this pipeline or this token: again later */
-    STG_OUTCOME_ELEMENT, /* the element fails: the worker is fine */
-    STG_OUTCOME_GARBAGE  /* never again */
-};
-
 /* What a lookup found. */
 struct stg_worker_address {
     char url[STG_WORKER_URL_BYTES];
@@ -46,15 +36,6 @@ int stg_worker_list_add(struct stg_worker_list *list, const char *url, bool may_
 
 struct stg_worker_end {
     struct stg_worker_address at; /* while a request is in progress, it stays */
-    bool is_listed;               /* the last look found it */
-    bool is_out;                  /* it has sent garbage */
-    uint64_t until_ns;            /* it is not asked before */
-    unsigned n_failed;            /* in a row */
-    unsigned n_asked;             /* requests in progress */
-    unsigned most_asked;          /* so many at once; 0: not known */
-    unsigned n_good;              /* answers since that changed */
-    unsigned fits; /* requests at once that its CPUs are busy with; 0: not known */
-    int zone;      /* 1: that of the pipeline; -1: another; 0: not known */
     uint64_t logged_ns;
     char why[192];
 };
@@ -77,7 +58,7 @@ void stg_remote_forget(struct stg_remote *remote, int i);
 void stg_remote_note_zone(struct stg_remote *remote, int i, const char *zone);
 void stg_remote_note_cpus(struct stg_remote *remote, int i, unsigned long cpus);
 /* cpu_ns: of the worker; 0: its answer does not say. */
-void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns,
+void stg_remote_note_good(struct stg_remote *remote, int i, uint64_t bytes, uint64_t ns,
                           uint64_t cpu_ns);
 void stg_remote_note_hedge(struct stg_remote *remote);
 

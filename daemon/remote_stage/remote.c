@@ -15,8 +15,6 @@
 #include "daemon/storage/storage.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-#define FIRST_DELAY_NS (NS_PER_S / 4)
-#define MOST_DELAY_NS (30 * NS_PER_S)
 /* Names may have other addresses; a program that writes workers_file may write it anew.
  */
 #define LOOK_NS (5 * NS_PER_S)
@@ -24,21 +22,7 @@
 #define FILE_NS (5 * NS_PER_S)
 #define LOG_NS (60 * NS_PER_S)
 #define MAX_FILE_BYTES (1u << 20)
-#define N_LATENCIES 64u
-/* While a worker makes a batch on each CPU, so many wait there: more come later than they
- * would elsewhere. */
-#define MORE_THAN_CPUS 2u
-#define MOST_CPUS 4096u
 #define MOST_CPU_NS (3600 * NS_PER_S) /* of a batch; more is no time */
-#define MOST_ASKED 65536u             /* nothing is known of the worker */
-/* Good answers of a worker until it gets one request more at once than it refused. */
-#define GOOD_FOR_MORE 1024u
-/* Before so many answers, nothing is known of how long one takes. */
-#define FEW_LATENCIES 8u
-#define UNKNOWN_HEDGE_NS NS_PER_S
-#define UNKNOWN_LIMIT_NS (10 * NS_PER_S)
-#define LEAST_HEDGE_NS (20 * NS_PER_S / 1000)
-#define MOST_LIMIT_NS (60 * NS_PER_S)
 
 /* A file of the applier, as it was read last. */
 struct text {
@@ -52,13 +36,14 @@ struct stg_remote {
 
     pthread_mutex_t lock; /* guards what follows */
     struct stg_worker_end ends[STG_MAX_WORKERS];
+    struct stg_worker_load loads[STG_MAX_WORKERS]; /* of ends */
     int n_ends;
     bool is_looking;
     uint64_t looked_ns, warned_ns; /* 0: not yet */
     struct text token, authority;
     uint64_t paid_ns; /* max_bytes_per_s and the quota are kept when this has come */
-    uint64_t latencies_ns[N_LATENCIES];
-    uint64_t n_latencies, mean_ns;
+    uint64_t latencies_ns[STG_N_LATENCIES];
+    uint64_t n_latencies;
     struct stg_remote_counts counts;
 };
 
@@ -162,28 +147,29 @@ bool stg_remote_look_begin(struct stg_remote *remote)
     return is_due;
 }
 
-/* The lock is held. */
-static struct stg_worker_end *find_known(struct stg_remote *remote,
-                                         const struct stg_worker_address *at)
+/* The lock is held. Returns the number of the worker, or -1. */
+static int find_known(const struct stg_remote *remote,
+                      const struct stg_worker_address *at)
 {
     for (int i = 0; i < remote->n_ends; i++) {
-        struct stg_worker_end *end = &remote->ends[i];
+        const struct stg_worker_end *end = &remote->ends[i];
         if (strcmp(end->at.url, at->url) == 0 &&
             strcmp(end->at.address, at->address) == 0)
-            return end;
+            return i;
     }
-    return NULL;
+    return -1;
 }
 
 /* The lock is held. Returns the place of one that is gone, of those that have sent
- * garbage last; NULL: there is none. */
-static struct stg_worker_end *find_gone(struct stg_remote *remote)
+ * garbage last; -1: there is none. */
+static int find_gone(const struct stg_remote *remote)
 {
-    struct stg_worker_end *ret = NULL;
+    int ret = -1;
     for (int i = 0; i < remote->n_ends; i++) {
-        struct stg_worker_end *end = &remote->ends[i];
-        if (!end->is_listed && end->n_asked == 0 && (ret == NULL || ret->is_out))
-            ret = end;
+        const struct stg_worker_load *load = &remote->loads[i];
+        if (!load->is_listed && load->n_asked == 0 &&
+            (ret < 0 || remote->loads[ret].is_out))
+            ret = i;
     }
     return ret;
 }
@@ -191,20 +177,20 @@ static struct stg_worker_end *find_gone(struct stg_remote *remote)
 /* The lock is held. */
 static void make_known(struct stg_remote *remote, const struct stg_worker_address *at)
 {
-    if (find_known(remote, at) != NULL)
+    if (find_known(remote, at) >= 0)
         return;
-    struct stg_worker_end *end = remote->n_ends < (int)STG_MAX_WORKERS
-                                     ? &remote->ends[remote->n_ends++]
-                                     : find_gone(remote);
-    if (end != NULL)
-        *end = (struct stg_worker_end){.at = *at, .is_listed = true};
+    int i = remote->n_ends < (int)STG_MAX_WORKERS ? remote->n_ends++ : find_gone(remote);
+    if (i < 0)
+        return;
+    remote->ends[i] = (struct stg_worker_end){.at = *at};
+    remote->loads[i] = (struct stg_worker_load){.is_listed = true};
 }
 
 static int count_listed(const struct stg_remote *remote)
 {
     int n = 0;
     for (int i = 0; i < remote->n_ends; i++)
-        n += remote->ends[i].is_listed;
+        n += remote->loads[i].is_listed;
     return n;
 }
 
@@ -214,11 +200,11 @@ static void take_list(struct stg_remote *remote, const struct stg_worker_list *l
     pthread_mutex_lock(&remote->lock);
     int n_before = count_listed(remote);
     for (int i = 0; i < remote->n_ends; i++)
-        remote->ends[i].is_listed = false;
+        remote->loads[i].is_listed = false;
     for (int i = 0; i < list->n; i++) {
-        struct stg_worker_end *end = find_known(remote, &list->each[i]);
-        if (end != NULL)
-            end->is_listed = true;
+        int known = find_known(remote, &list->each[i]);
+        if (known >= 0)
+            remote->loads[known].is_listed = true;
     }
     for (int i = 0; i < list->n; i++)
         make_known(remote, &list->each[i]);
@@ -235,7 +221,7 @@ static void keep(struct stg_remote *remote, const char *url, struct stg_worker_l
     pthread_mutex_lock(&remote->lock);
     for (int i = 0; i < remote->n_ends && list->n < (int)STG_MAX_WORKERS; i++) {
         const struct stg_worker_end *end = &remote->ends[i];
-        if (end->is_listed && strcmp(end->at.url, url) == 0)
+        if (remote->loads[i].is_listed && strcmp(end->at.url, url) == 0)
             list->each[list->n++] = end->at;
     }
     pthread_mutex_unlock(&remote->lock);
@@ -304,46 +290,13 @@ void stg_remote_look(struct stg_remote *remote)
 
 /* ---- which worker ---- */
 
-static bool may_ask(const struct stg_worker_end *end, uint64_t now)
-{
-    return end->is_listed && !end->is_out && end->until_ns <= now;
-}
-
-/* Requests at once. */
-static unsigned room_of(const struct stg_worker_end *end)
-{
-    unsigned fits = end->fits != 0 ? end->fits : MOST_ASKED;
-    return end->most_asked != 0 && end->most_asked < fits ? end->most_asked : fits;
-}
-
-static bool is_full(const struct stg_worker_end *end)
-{
-    return end->n_asked >= room_of(end);
-}
-
-/* The lock is held. Those of the zone first, then those with the fewest requests. */
-static int find(const struct stg_remote *remote, uint64_t tried)
-{
-    uint64_t now = stg_now_ns();
-    int best = -1;
-    for (int i = 0; i < remote->n_ends; i++) {
-        const struct stg_worker_end *end = &remote->ends[i];
-        const struct stg_worker_end *than = best >= 0 ? &remote->ends[best] : NULL;
-        if ((tried >> i & 1) != 0 || !may_ask(end, now) || is_full(end))
-            continue;
-        if (than == NULL || end->zone > than->zone ||
-            (end->zone == than->zone && end->n_asked < than->n_asked))
-            best = i;
-    }
-    return best;
-}
-
 int stg_remote_choose(struct stg_remote *remote, uint64_t tried)
 {
+    uint64_t now = stg_now_ns();
     pthread_mutex_lock(&remote->lock);
-    int i = find(remote, tried);
+    int i = stg_load_choose(remote->loads, remote->n_ends, tried, now);
     if (i >= 0) {
-        remote->ends[i].n_asked++;
+        stg_load_begin(&remote->loads[i], now);
         remote->counts.n_asked++;
     }
     pthread_mutex_unlock(&remote->lock);
@@ -353,12 +306,8 @@ int stg_remote_choose(struct stg_remote *remote, uint64_t tried)
 bool stg_remote_is_full(struct stg_remote *remote, uint64_t tried)
 {
     uint64_t now = stg_now_ns();
-    bool is = false;
     pthread_mutex_lock(&remote->lock);
-    for (int i = 0; i < remote->n_ends; i++) {
-        const struct stg_worker_end *end = &remote->ends[i];
-        is |= (tried >> i & 1) == 0 && may_ask(end, now) && is_full(end);
-    }
+    bool is = stg_load_is_full(remote->loads, remote->n_ends, tried, now);
     pthread_mutex_unlock(&remote->lock);
     return is;
 }
@@ -373,62 +322,18 @@ const struct stg_remote_config *stg_remote_config(const struct stg_remote *remot
     return &remote->config;
 }
 
-/* The lock is held. Returns whether workers have room for one request more than n. */
-static bool has_room(const struct stg_remote *remote, uint32_t n)
-{
-    uint64_t now = stg_now_ns(), room = 0;
-    for (int i = 0; i < remote->n_ends; i++) {
-        if (may_ask(&remote->ends[i], now))
-            room += room_of(&remote->ends[i]);
-    }
-    return room > n;
-}
-
-bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking)
+bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking,
+                      const struct stg_auto_runners *runners)
 {
     uint64_t now = stg_now_ns();
     pthread_mutex_lock(&remote->lock);
-    bool is = remote->paid_ns <= now && has_room(remote, n_asking);
+    bool is = remote->paid_ns <= now &&
+              stg_load_has_room(remote->loads, remote->n_ends, n_asking, runners, now);
     pthread_mutex_unlock(&remote->lock);
     return is;
 }
 
 /* ---- what came of it ---- */
-
-static void fail(struct stg_remote *remote, struct stg_worker_end *end,
-                 enum stg_outcome outcome, uint64_t retry_after_ns, const char *why)
-{
-    unsigned doublings = end->n_failed < 7 ? end->n_failed : 7;
-    uint64_t delay =
-        outcome == STG_OUTCOME_REFUSED ? MOST_DELAY_NS / 3 : FIRST_DELAY_NS << doublings;
-    delay = delay > retry_after_ns ? delay : retry_after_ns;
-    end->until_ns = stg_now_ns() + (delay < MOST_DELAY_NS ? delay : MOST_DELAY_NS);
-    end->is_out |= outcome == STG_OUTCOME_GARBAGE;
-    end->n_failed++;
-    snprintf(end->why, sizeof(end->why), "%s", why);
-    remote->counts.n_failed++;
-    remote->counts.n_garbage += outcome == STG_OUTCOME_GARBAGE;
-}
-
-/* It refuses one more than it has. A worker that refuses the only one is away. */
-static enum stg_outcome take_busy(struct stg_worker_end *end)
-{
-    if (end->n_asked == 0)
-        return STG_OUTCOME_AWAY;
-    end->most_asked = end->n_asked;
-    end->n_good = 0;
-    return STG_OUTCOME_BUSY;
-}
-
-/* Once in a while one request more is tried. */
-static void take_good(struct stg_worker_end *end)
-{
-    end->n_failed = 0;
-    if (end->most_asked == 0 || ++end->n_good < GOOD_FOR_MORE)
-        return;
-    end->most_asked++;
-    end->n_good = 0;
-}
 
 void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
                      uint64_t retry_after_ns, const char *why)
@@ -437,16 +342,14 @@ void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
     char shown[384], text[256];
     pthread_mutex_lock(&remote->lock);
     struct stg_worker_end *end = &remote->ends[i];
-    end->n_asked--;
-    if (outcome == STG_OUTCOME_BUSY)
-        outcome = take_busy(end);
-    bool is_failure = outcome > STG_OUTCOME_BUSY && outcome != STG_OUTCOME_ELEMENT;
-    if (is_failure)
-        fail(remote, end, outcome, retry_after_ns, why);
-    else if (outcome != STG_OUTCOME_BUSY)
-        take_good(end);
+    outcome = stg_load_note(&remote->loads[i], outcome, retry_after_ns, now);
+    bool is_failure = stg_outcome_is_failure(outcome);
     bool is_told = is_failure && (outcome == STG_OUTCOME_GARBAGE || end->logged_ns == 0 ||
                                   now - end->logged_ns >= LOG_NS);
+    if (is_failure)
+        snprintf(end->why, sizeof(end->why), "%s", why);
+    remote->counts.n_failed += is_failure;
+    remote->counts.n_garbage += outcome == STG_OUTCOME_GARBAGE;
     end->logged_ns = is_told ? now : end->logged_ns;
     memcpy(shown, end->at.shown, sizeof(shown));
     pthread_mutex_unlock(&remote->lock);
@@ -462,7 +365,7 @@ void stg_remote_note(struct stg_remote *remote, int i, enum stg_outcome outcome,
 void stg_remote_forget(struct stg_remote *remote, int i)
 {
     pthread_mutex_lock(&remote->lock);
-    remote->ends[i].n_asked--;
+    remote->loads[i].n_asked--;
     pthread_mutex_unlock(&remote->lock);
 }
 
@@ -472,34 +375,22 @@ void stg_remote_note_zone(struct stg_remote *remote, int i, const char *zone)
     if (own == NULL)
         return;
     pthread_mutex_lock(&remote->lock);
-    remote->ends[i].zone = strcmp(zone, own) == 0 ? 1 : -1;
+    remote->loads[i].zone = strcmp(zone, own) == 0 ? 1 : -1;
     pthread_mutex_unlock(&remote->lock);
 }
 
 void stg_remote_note_cpus(struct stg_remote *remote, int i, unsigned long cpus)
 {
     pthread_mutex_lock(&remote->lock);
-    if (cpus > 0 && cpus < MOST_CPUS)
-        remote->ends[i].fits = (unsigned)cpus + MORE_THAN_CPUS;
+    stg_load_note_cpus(&remote->loads[i], cpus);
     pthread_mutex_unlock(&remote->lock);
 }
 
-/* The lock is held. quota_ns: for which the quota of the user has no worker asked. */
-static void pay(struct stg_remote *remote, uint64_t bytes, uint64_t quota_ns)
-{
-    uint64_t rate = remote->config.workers->max_bytes_per_s, now = stg_now_ns();
-    if (remote->paid_ns < now)
-        remote->paid_ns = now;
-    if (rate != 0)
-        remote->paid_ns += (uint64_t)((double)bytes / (double)rate * (double)NS_PER_S);
-    if (remote->paid_ns < now + quota_ns)
-        remote->paid_ns = now + quota_ns;
-}
-
-void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns,
+void stg_remote_note_good(struct stg_remote *remote, int i, uint64_t bytes, uint64_t ns,
                           uint64_t cpu_ns)
 {
-    uint64_t wait = stg_share_spend(remote->config.share, STG_QUOTA_REMOTE, bytes);
+    uint64_t wait_ns = stg_share_spend(remote->config.share, STG_QUOTA_REMOTE, bytes);
+    uint64_t now = stg_now_ns();
     pthread_mutex_lock(&remote->lock);
     remote->counts.n_batches++;
     remote->counts.n_bytes += bytes;
@@ -508,10 +399,12 @@ void stg_remote_note_good(struct stg_remote *remote, uint64_t bytes, uint64_t ns
         remote->counts.n_timed++;
         remote->counts.cpu_ns += cpu_ns;
     }
-    remote->latencies_ns[remote->n_latencies++ % N_LATENCIES] = ns;
-    remote->mean_ns =
-        remote->mean_ns == 0 ? ns : remote->mean_ns - remote->mean_ns / 8 + ns / 8;
-    pay(remote, bytes, wait);
+    remote->latencies_ns[remote->n_latencies++ % STG_N_LATENCIES] = ns;
+    stg_load_note_latency(&remote->loads[i], ns);
+    remote->paid_ns = stg_rate_pay(remote->config.workers->max_bytes_per_s,
+                                   remote->paid_ns, bytes, now);
+    if (remote->paid_ns < now + wait_ns) /* the quota of the user */
+        remote->paid_ns = now + wait_ns;
     pthread_mutex_unlock(&remote->lock);
 }
 
@@ -522,38 +415,12 @@ void stg_remote_note_hedge(struct stg_remote *remote)
     pthread_mutex_unlock(&remote->lock);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
 void stg_remote_patience(struct stg_remote *remote, uint64_t *ret_hedge_ns,
                          uint64_t *ret_limit_ns)
 {
-    uint64_t sorted[N_LATENCIES];
     pthread_mutex_lock(&remote->lock);
-    size_t n = remote->n_latencies < N_LATENCIES ? remote->n_latencies : N_LATENCIES;
-    memcpy(sorted, remote->latencies_ns, sizeof(sorted));
+    stg_patience(remote->latencies_ns, remote->n_latencies, ret_hedge_ns, ret_limit_ns);
     pthread_mutex_unlock(&remote->lock);
-    *ret_hedge_ns = UNKNOWN_HEDGE_NS;
-    *ret_limit_ns = UNKNOWN_LIMIT_NS;
-    if (n < FEW_LATENCIES)
-        return;
-    qsort(sorted, n, sizeof(sorted[0]), by_size);
-    uint64_t p95 = sorted[n * 95 / 100], limit = 4 * p95;
-    *ret_hedge_ns = p95 > LEAST_HEDGE_NS ? p95 : LEAST_HEDGE_NS;
-    *ret_limit_ns = limit < NS_PER_S        ? NS_PER_S
-                    : limit < MOST_LIMIT_NS ? limit
-                                            : MOST_LIMIT_NS;
-}
-
-uint64_t stg_remote_latency_ns(struct stg_remote *remote)
-{
-    pthread_mutex_lock(&remote->lock);
-    uint64_t mean = remote->mean_ns;
-    pthread_mutex_unlock(&remote->lock);
-    return mean;
 }
 
 void stg_remote_counts(struct stg_remote *remote, struct stg_remote_counts *ret)
@@ -570,15 +437,16 @@ const char *stg_remote_show(struct stg_remote *remote, char *buf, size_t bytes)
     int n_asked = 0;
     pthread_mutex_lock(&remote->lock);
     for (int i = 0; i < remote->n_ends; i++)
-        n_asked += may_ask(&remote->ends[i], now);
+        n_asked += stg_load_may_ask(&remote->loads[i], now);
     at = (size_t)snprintf(buf, bytes, "; %d of %d workers may be asked", n_asked,
                           count_listed(remote));
     for (int i = 0; i < remote->n_ends && at + 1 < bytes; i++) {
         const struct stg_worker_end *end = &remote->ends[i];
-        if (!end->is_listed || may_ask(end, now))
+        const struct stg_worker_load *load = &remote->loads[i];
+        if (!load->is_listed || stg_load_may_ask(load, now))
             continue;
         int n = snprintf(buf + at, bytes - at, "; %s %s: %s",
-                         end->is_out ? "left out:" : "away:", end->at.shown, end->why);
+                         load->is_out ? "left out:" : "away:", end->at.shown, end->why);
         at += (size_t)n < bytes - at ? (size_t)n : bytes - at - 1;
     }
     pthread_mutex_unlock(&remote->lock);

@@ -11,6 +11,7 @@
 #include "core/batch.h"
 #include "core/division/deal.h"
 #include "core/spec.h"
+#include "daemon/remote_stage/decide.h"
 
 struct stg_remote;
 struct stg_remote_lane;
@@ -52,12 +53,11 @@ bool stg_remote_look_begin(struct stg_remote *remote);
  * long as the resolver of the C library does: hold no batch that others wait for. */
 void stg_remote_look(struct stg_remote *remote);
 
-/* Returns whether a worker may be asked now, besides n_asking requests: one answers and
- * has room, and max_bytes_per_s and the quota of the user allow it. */
-bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking);
-
-/* Returns the mean duration of the last few answers; 0: there was none. */
-uint64_t stg_remote_latency_ns(struct stg_remote *remote);
+/* Returns whether a worker may be asked now, besides n_asking requests: one has room, and
+ * answers in time for the runners, and max_bytes_per_s and the quota of the user allow
+ * it. */
+bool stg_remote_ready(struct stg_remote *remote, uint32_t n_asking,
+                      const struct stg_auto_runners *runners);
 
 void stg_remote_counts(struct stg_remote *remote, struct stg_remote_counts *ret);
 

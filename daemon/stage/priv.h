@@ -67,9 +67,9 @@ struct stg_remote_part {
     uint32_t n_asking;       /* runners that ask, or are about to */
     uint32_t n_waiting_pull; /* runners that ask workers, and wait to pull */
     uint32_t n_in_hand;
-    uint64_t n_published, n_redone, stall_ns, tried_ns;
-    uint64_t n_local, local_cpu_ns; /* items made here */
-    uint64_t mean_gap_ns;           /* between items published */
+    uint64_t n_published, n_redone, stall_ns;
+    uint64_t n_local, local_cpu_ns;      /* items made here */
+    uint64_t mean_item_ns, mean_pull_ns; /* of local runners, for an item */
 
     /* Of the runner that set is_pulling, without the lock. */
     struct stg_dataset *scout; /* finds the places of items, and reads none; or NULL */

@@ -573,18 +573,19 @@ static void note_remote(struct stg_remote_part *remote)
     remote->n_published++;
 }
 
+static void note_mean(uint64_t *mean_ns, uint64_t ns)
+{
+    *mean_ns = *mean_ns == 0 ? ns : *mean_ns - *mean_ns / 8 + ns / 8;
+}
+
 static void note_local(struct stg_remote_part *remote, const struct stg_work *work)
 {
     if (remote->workers == NULL)
         return;
     remote->n_local++;
     remote->local_cpu_ns += work->cpu_ns;
-}
-
-static void note_gap(struct stg_remote_part *remote, uint64_t before_ns, uint64_t now_ns)
-{
-    if (before_ns != 0 && now_ns > before_ns)
-        remote->mean_gap_ns += (now_ns - before_ns) / 8 - remote->mean_gap_ns / 8;
+    note_mean(&remote->mean_item_ns, work->busy_ns + work->pull_ns);
+    note_mean(&remote->mean_pull_ns, work->pull_ns);
 }
 
 /* The work is out of the runner's hands. */
@@ -621,7 +622,6 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     enum verdict verdict = classify(stage, work->err.code);
     pthread_mutex_lock(&stage->lock);
     struct stg_runners *runners = &stage->runners;
-    uint64_t before_ns = stage->counts.published_ns;
     stage->counts.busy_ns += work->busy_ns;
     if (work->is_remote) {
         note_remote(&runners->remote);
@@ -657,7 +657,6 @@ void stg_publish(struct stg_stage *stage, const struct stg_work *work)
     leave_hand(stage, work);
     if (stage->pass.publish_next == key && !stg_is_redone(stage, work->sequence))
         stage->pass.publish_next++;
-    note_gap(&runners->remote, before_ns, stage->counts.published_ns);
     if (work->is_remote)
         stage->effects.events.has_changed = true;
     else

@@ -11,44 +11,54 @@
 
 /* While none is to be asked, a runner looks this often. */
 #define LOOK_NS UINT64_C(2000000)
-/* Where answers take too long, one is tried this often. */
-#define TRY_NS UINT64_C(2000000000)
 
 /* ---- when ---- */
 
-/* Items that can be made while an answer is under way. */
-static uint64_t count_ahead(const struct stg_stage *stage)
+/* mode: auto. */
+static bool helps(const struct stg_stage *stage)
 {
-    return (uint64_t)stage->buffer.capacity * stage->buffer.round_items +
-           stage->plan.num_threads + stage->plan.num_remote;
+    const struct stg_buffer *buffer = &stage->buffer;
+    const struct stg_remote_part *remote = &stage->runners.remote;
+    const struct stg_auto_seen seen = {
+        .n_ready = buffer->next - buffer->first,
+        .capacity = (uint64_t)buffer->capacity * buffer->round_items,
+        .is_pulling = stage->runners.is_pulling,
+        .n_busy = stage->counts.n_in_hand - remote->n_in_hand,
+        .n_active = stage->runners.n_active,
+        .n_asking = remote->n_asking,
+        .n_remote = stage->plan.num_remote};
+    return stg_auto_asks(&seen);
 }
 
-/* mode: auto. A worker helps if the buffer is not full while all runners work, and if its
- * answer comes before those that follow have taken all memory. */
-static bool helps(struct stg_stage *stage)
+static bool is_auto(const struct stg_stage *stage)
 {
-    struct stg_remote_part *remote = &stage->runners.remote;
-    uint32_t n_local = stage->counts.n_in_hand - remote->n_in_hand;
-    bool works = stage->runners.is_pulling || n_local >= stage->runners.n_active;
-    if (!stg_buffer_has_room(&stage->buffer) || !works)
-        return false;
-    uint64_t latency = stg_remote_latency_ns(remote->workers), now = stg_now_ns();
-    bool fits = latency == 0 || latency / 2 <= count_ahead(stage) * remote->mean_gap_ns;
-    if (!fits && now - remote->tried_ns < TRY_NS)
-        return false;
-    remote->tried_ns = now;
-    return true;
+    return stage->staged->remote.mode != STG_SMART_STAGE_ON;
 }
 
-static bool may_ask(struct stg_stage *stage)
+static bool may_ask(const struct stg_stage *stage)
 {
-    struct stg_runners *runners = &stage->runners;
+    const struct stg_runners *runners = &stage->runners;
     const struct stg_remote_part *remote = &runners->remote;
     return !remote->is_alone && !runners->redo.is_on &&
            runners->pull_sequence >= remote->alone_until &&
            stage->boundary.partition == NULL && !stage->boundary.has_trial &&
-           stage->start.state != STG_START_PENDING &&
-           (stage->staged->remote.mode == STG_SMART_STAGE_ON || helps(stage));
+           stage->start.state != STG_START_PENDING && (!is_auto(stage) || helps(stage));
+}
+
+/* Elements are pulled one after the other. */
+static bool is_ready(const struct stg_stage *stage)
+{
+    const struct stg_remote_part *remote = &stage->runners.remote;
+    struct stg_auto_runners runners = {0};
+    if (is_auto(stage)) {
+        uint32_t n_active = stage->runners.n_active;
+        runners.n_local = n_active;
+        runners.n_remote = stage->plan.num_remote;
+        runners.gap_ns = n_active > 0 ? remote->mean_item_ns / n_active : 0;
+        if (n_active > 0 && runners.gap_ns < remote->mean_pull_ns)
+            runners.gap_ns = remote->mean_pull_ns;
+    }
+    return stg_remote_ready(remote->workers, remote->n_asking, &runners);
 }
 
 bool stg_remote_wait(struct stg_stage *stage)
@@ -61,7 +71,7 @@ bool stg_remote_wait(struct stg_stage *stage)
             stg_stage_commit(stage);
             stg_remote_look(workers);
             pthread_mutex_lock(&stage->lock);
-        } else if (may && stg_remote_ready(workers, stage->runners.remote.n_asking)) {
+        } else if (may && is_ready(stage)) {
             break;
         } else {
             stg_stage_wait(stage, &stage->runners.remote.may_ask, stg_now_ns() + LOOK_NS,
