@@ -11,6 +11,7 @@ import unittest
 
 import case
 import stager
+from daemon import SLOW
 from test_cluster_etcd import LEASE, NAME, Case, Etcd
 
 CLOCK = os.environ.get("STG_SHIFT_CLOCK", "")   # shift_clock.c
@@ -24,13 +25,19 @@ def shifted(text):
     return ["env", f"LD_PRELOAD={CLOCK}", f"STG_SHIFT_SECONDS={text}"]
 
 
+class FaultCase(Case):
+    def together(self, **options):
+        """A host that waits longer for the others than a busy machine takes to start their trainers."""
+        return self.host(n=LONG, steady_millis=2000 * SLOW, **options)
+
+
 @unittest.skipUnless(CLOCK, "STG_SHIFT_CLOCK does not name the library")
-class TestClocks(Case):
+class TestClocks(FaultCase):
     def setUp(self):
         self.start(Etcd())
 
     def test_membership_and_commits_need_no_time_of_day(self):
-        a, b = self.host(n=LONG, prefix=shifted(5 * HOURS)), self.host(n=LONG, prefix=shifted(f"~{7 * HOURS}"))
+        a, b = self.together(prefix=shifted(5 * HOURS)), self.together(prefix=shifted(f"~{7 * HOURS}"))
         self.open([a, b])
         rows = self.step([a, b])
         end = time.monotonic() + 2 * LEASE
@@ -43,12 +50,9 @@ class TestClocks(Case):
         b.kill()
         for trainer in a.trainers:
             self.ends(trainer, "left: generation 2 of the hosts begins")
-        b.daemon.start()
-        for host in (a, b):
-            host.open("tag:first")
-        self.assertEqual(self.answers([a, b]), [{"opened": True}] * 4)
-        more = self.step([a, b])
-        self.assertEqual(self.commit(b.trainers[1], "second"), {"committed": "second"})
+        self.open([a], "tag:first")
+        more = self.step([a])
+        self.assertEqual(self.commit(a.trainers[1], "second"), {"committed": "second"})
         self.assertEqual(a.commits(), ["first", "second"])
         self.assertEqual(len(rows + more), len(set(rows + more)))
 
@@ -62,7 +66,7 @@ class TestClocks(Case):
 
 
 @unittest.skipUnless(shutil.which("etcdctl"), "etcdctl is not installed (etcd-client)")
-class TestDatabase(Case):
+class TestDatabase(FaultCase):
     def setUp(self):
         self.start(Etcd(more=["--quota-backend-bytes", str(4 << 20)]))
 
@@ -70,7 +74,7 @@ class TestDatabase(Case):
         return self.etcd.call("endpoint", "status", "--write-out=fields").split('"Revision" : ')[1].split()[0]
 
     def test_a_compacted_history_changes_nothing(self):
-        a, b = self.host(), self.host()
+        a, b = self.together(), self.together()
         self.open([a, b])
         for n in range(1, 4):
             self.step([a, b])
@@ -91,7 +95,7 @@ class TestDatabase(Case):
         self.fail("etcd is not full")
 
     def test_a_full_etcd_fails_commits_and_stops_no_batch(self):
-        a, b = self.host(n=LONG), self.host(n=LONG)
+        a, b = self.together(), self.together()
         self.open([a, b])
         rows = self.step([a, b])
         self.assertEqual(self.commit(a.trainers[0], "step-1"), {"committed": "step-1"})
