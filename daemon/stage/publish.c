@@ -260,10 +260,12 @@ bool stg_pull_take(struct stg_stage *stage, bool is_remote, uint64_t *ret_pass)
 void stg_pull_pass_on(struct stg_stage *stage, bool leaves)
 {
     struct stg_runners *runners = &stage->runners;
-    if (runners->n_waiting_pull > 0 && !runners->is_pulling &&
-        (leaves || is_worth_waking(runners)))
-        stage->effects.wake |=
-            runners->remote.n_waiting_pull > 0 ? STG_WAKE_PULL_ALL : STG_WAKE_PULL;
+    if (runners->n_waiting_pull == 0 || runners->is_pulling)
+        return;
+    if (runners->remote.n_waiting_pull > 0) /* the caller may not pull before them */
+        stage->effects.wake |= STG_WAKE_PULL_ALL;
+    else if (leaves || is_worth_waking(runners))
+        stage->effects.wake |= STG_WAKE_PULL;
 }
 
 /* ---- ignored items ---- */
