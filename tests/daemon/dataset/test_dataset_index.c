@@ -677,13 +677,23 @@ static void check_all_kinds(bool is_compressed, bool is_indexed, unsigned n)
     }
 }
 
+/* tsan has nothing to find in a test that starts no thread. */
+static void skip_without_threads(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    SKIP("it starts no thread");
+#endif
+}
+
 static void a_skip_by_the_index_is_a_run_that_was_not_interrupted(void)
 {
+    skip_without_threads();
     check_all_kinds(false, true, 40);
 }
 
 static void so_is_one_without_indexes(void)
 {
+    skip_without_threads();
     check_all_kinds(false, false, 6);
 }
 
@@ -918,10 +928,8 @@ static const struct stg_test tests[] = {
     TEST(a_truncated_compressed_file_has_no_index),
     TEST(an_index_that_exists_is_not_built_again),
     TEST(a_changed_file_gets_a_new_index),
-#if !defined(__SANITIZE_THREAD__) /* they start no thread */
     TEST_SLOW(a_skip_by_the_index_is_a_run_that_was_not_interrupted, 60),
     TEST_SLOW(so_is_one_without_indexes, 60),
-#endif
     TEST_SLOW(so_is_one_in_compressed_files, 60),
     TEST(a_skip_without_an_index_builds_it),
     TEST_SLOW(a_damaged_index_costs_a_replay_and_is_built_anew, 60),

@@ -501,8 +501,17 @@ static void marks_survive_the_daemon_and_replace_what_lies_before(void)
     }
 }
 
+/* tsan has nothing to find in a test that starts no thread. */
+static void skip_without_threads(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    SKIP("it starts no thread");
+#endif
+}
+
 static void a_shuffle_goes_on_behind_marks_and_behind_errors(void)
 {
+    skip_without_threads();
     check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n", false, 10000,
                  6000);
     check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n"
@@ -592,6 +601,7 @@ static void check_behind_error(const char *pipeline, uint64_t n, int64_t n_made)
 
 static void behind_errors_what_lies_before_is_not_produced(void)
 {
+    skip_without_threads();
     for (size_t i = 0; i < sizeof(behind_errors) / sizeof(behind_errors[0]); i++) {
         for (uint64_t n = 0; n < 7; n++)
             check_behind_error(behind_errors[i].pipeline, behind_errors[i].n + n,
@@ -1250,10 +1260,8 @@ static const struct stg_test tests[] = {
     TEST_SLOW(from_the_position_of_each_item_the_rest_follows, 300),
     TEST_SLOW(with_the_marks_of_another_run_the_rest_follows_too, 300),
     TEST_SLOW(marks_survive_the_daemon_and_replace_what_lies_before, 60),
-#if !defined(__SANITIZE_THREAD__) /* they start no thread */
     TEST_SLOW(a_shuffle_goes_on_behind_marks_and_behind_errors, 60),
     TEST_SLOW(behind_errors_what_lies_before_is_not_produced, 60),
-#endif
     TEST_SLOW(damaged_marks_are_not_used, 60),
     TEST_SLOW(marks_with_wrong_numbers_are_found_out, 60),
     TEST_SLOW(the_errors_of_a_pass_have_marks_up_to_a_limit, 60),
