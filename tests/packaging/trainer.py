@@ -27,13 +27,15 @@ def train(name, batches_before_hold, tag, client):
     """Returns (ids, reconnects); None instead if stagerd has ended."""
     ids = []
     try:
-        with stager.open(name, client_id=client or None) as stream:
+        with stager.open(name, client_id=client or None, resume="start") as stream:
             for n, batch in enumerate(stream, 1):
                 ids += batch["id"].tolist()
                 if n == batches_before_hold:
                     hold(stream, tag)
             return ids, stream.info.get("reconnects", 0)
-    except stager.UnavailableError as error:
+    except (stager.UnavailableError, stager.FailedPreconditionError) as error:
+        if isinstance(error, stager.FailedPreconditionError) and not ids:
+            raise  # a stagerd without protocol 6 ends streams that have begun
         print(error, flush=True)
         return None
 

@@ -172,7 +172,7 @@ def an_upgrade_leaves_socket_activation_as_it_is():
     assert show("stagerd.socket", "ActiveState") == ["active"]
     assert (enabled("stagerd.service"), enabled("stagerd.socket")) == ("disabled", "enabled")
     assert show("stagerd", "ActiveState") == ["inactive"], journal("-n", "20")
-    for trainer in [Trainer(user, "all") for user in USERS]:
+    for trainer in [Trainer(user, "all", tag="") for user in USERS]:
         assert trainer.finish()["missing"] == 0
     assert show("stagerd", "ActiveState") == ["active"]
     systemctl("enable", "stagerd-metrics")

@@ -105,7 +105,7 @@ class Trainer:
         self.name = f"{user} on {pipeline}"
         self.process = subprocess.Popen(
             ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--inh-caps=-all",
-             TRAINER, pipeline, str(N_ROWS), str(hold), *((tag, user) if tag else ())], bufsize=0, stdin=subprocess.PIPE,
+             TRAINER, pipeline, str(N_ROWS), str(hold), *(() if tag is None else (tag, user))], bufsize=0, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, **(env or {})))
         self.said = b""
 
