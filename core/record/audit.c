@@ -508,7 +508,7 @@ static int take_turn(struct stg_audit *audit, uint64_t id, uint64_t seq,
     return 1;
 }
 
-/* Of an attempt of a job; there are no further words of others. */
+/* The line of an attempt without a job ends before them. */
 static bool take_hosts(struct stg_words *words, struct stg_audit_hosts *ret)
 {
     const char *word;

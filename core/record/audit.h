@@ -178,7 +178,7 @@ void stg_audit_finish(struct stg_audit *audit);
 int stg_audit_read(struct stg_audit *audit, const char *text, size_t bytes,
                    struct stg_err *err);
 
-/* Removes all but the attempts of that job; NULL: all that are of any. */
+/* Keeps the attempts of that job alone; NULL: those that belong to no job. */
 void stg_audit_keep_job(struct stg_audit *audit, const char *job);
 
 /* Makes the table smaller: of the hashes, the newest n_exact stay single; of the

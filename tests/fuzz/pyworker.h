@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* A pipeline, then several calls of its function, with two workers: batches of drawn
- * shapes with changed bytes, errors, any bytes, messages that nobody asked for,
+ * shapes with changed bytes, errors, any bytes, messages without a request,
  * descriptors, hangups. What is taken fits the declared types, is inside memory, and does
  * not change with the worker's memory if an op is to read it. Afterwards no memory is
  * counted, and no descriptor is open. */

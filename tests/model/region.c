@@ -303,10 +303,15 @@ static uint64_t fiber_hash(uint64_t h, int i)
     return mix(h, from, (size_t)(fiber->stack + STACK_BYTES - from));
 }
 
+static char *page_of(uint32_t i)
+{
+    return (char *)region + (size_t)varying[i] * PAGE_BYTES;
+}
+
 /* Few pages change in a step. */
 static uint64_t latest_hash(uint32_t i)
 {
-    char *page = (char *)region + (size_t)varying[i] * PAGE_BYTES;
+    char *page = page_of(i);
     char *copy = latest + (size_t)varying[i] * PAGE_BYTES;
     if (latest_hashes[i] == 0 || memcmp(page, copy, PAGE_BYTES) != 0) {
         memcpy(copy, page, PAGE_BYTES);
@@ -329,11 +334,6 @@ uint64_t region_hash(void)
     for (int i = 0; i < region->n_fibers; i++)
         h = fiber_hash(h, i);
     return h != 0 ? h : 1;
-}
-
-static char *page_of(uint32_t i)
-{
-    return (char *)region + (size_t)varying[i] * PAGE_BYTES;
 }
 
 static void drop_pages(struct snapshot *s)
