@@ -90,6 +90,8 @@ def train(name: str, runtime_dir: str, folder: str, data: str, crashes: bool) ->
                 saving = [state_dict_saver.async_save({"model": model, "stream": state}, checkpoint_id=f"{folder}/{tag}", process_group=writers), state, tag]  #+
             if model.step == crash_at:
                 os.kill(os.getpid(), signal.SIGKILL)
+    if saving:
+        saving[0].result()
     if rank == 0:
         print(f"{model.step.item()} steps, the last on {n_ranks} ranks, rows {model.seen.item()}, weights "
               f"{sum(p.double().sum().item() for p in model.parameters()):.6f}", flush=True)
@@ -114,7 +116,8 @@ def main() -> None:
         dist.init_process_group("gloo")
         share_cpus(dist.get_world_size())
         train(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5], sys.argv[6] == "1")
-        return      # the exit waits for the last checkpoint
+        dist.destroy_process_group()        # before the exit, which would race with the group's threads
+        return
     if len(sys.argv) > 2:
         sys.exit(__doc__)
     with stager.serve() as server:
