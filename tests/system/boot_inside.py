@@ -437,6 +437,8 @@ def daemons_of_two_users_share_nothing():
             status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
         assert status["Uid"].split() == [str(pwd.getpwnam(user).pw_uid)] * 4, status
         assert (status["CapEff"], status["NoNewPrivs"], status["Seccomp"]) == ("0" * 16, "1", "2"), status
+        allowed = run(*daemons[user][1], "show", "stagerd", "-p", "SystemCallFilter", "--value").split()
+        assert "read" in allowed and "mount" not in allowed, allowed
         apply(f"of-{user}", "broadcast", user=user, env=env)
         assert [p["name"] for p in json.loads(run("stagerctl", "list", "--json", user=user, env=env))["pipelines"]
                 if p["name"].startswith("of-")] == [f"of-{user}"]

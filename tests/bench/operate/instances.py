@@ -6,12 +6,15 @@ from `apply` to the first batch.
     instances.py SOURCE BUILD [--rounds N] [--images FOLDER]
 
 ann and bob each take batches of a pipeline of their own over the same files: CSV, TFRecord and, with --images, JPEG; from one stagerd
-for both, and from a stagerd for each, which runs as its user. Prints the medians of the ratios of rounds, as JSON. Needs root, to
-become the users.
+for both, and from a stagerd for each, which runs as its user and under the system call filter of its unit. Prints the medians of
+the ratios of rounds, as JSON. Needs root, to become the users.
 """
 import argparse
+import ctypes
+import errno
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -19,7 +22,34 @@ import sys
 import tempfile
 import time
 
-SOURCE = sys.argv[1]
+# seccomp.h
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
+
+
+def calls_of(group):
+    """The system calls of a group of systemd."""
+    lines = subprocess.run(["systemd-analyze", "syscall-filter", group], check=True, stdout=subprocess.PIPE, text=True).stdout.split("\n")
+    names = [line.strip() for line in lines[1:] if line.strip() and not line.strip().startswith("#")]
+    return {call for name in names for call in (calls_of(name) if name.startswith("@") else [name])}
+
+
+def filtered(unit, *command):
+    """Executes the command under SystemCallFilter of the unit, which allows one group."""
+    with open(unit, encoding="utf-8") as file:
+        (group,) = re.findall(r"^SystemCallFilter=(@\S+)$", file.read(), re.M)
+    seccomp = ctypes.CDLL("libseccomp.so.2")
+    seccomp.seccomp_init.restype = ctypes.c_void_p
+    rules = ctypes.c_void_p(seccomp.seccomp_init(REFUSE))
+    for name in calls_of(group):
+        number = seccomp.seccomp_syscall_resolve_name(name.encode())
+        assert number < 0 or seccomp.seccomp_rule_add(rules, ALLOW, number, 0) == 0, name  # < 0: of another architecture
+    assert seccomp.seccomp_load(rules) == 0
+    os.execv(command[0], command)
+
+
+if sys.argv[1] == "--filtered":
+    filtered(*sys.argv[2:])
+SOURCE = os.path.abspath(sys.argv[1])
 sys.path.insert(0, os.path.join(SOURCE, "tests/system"))
 import check_sharing as sharing  # noqa: E402  pylint: disable=wrong-import-position
 from daemon import Daemon, write  # noqa: E402  pylint: disable=wrong-import-position
@@ -83,7 +113,8 @@ def start(build, uid):
         for folder, folders, _ in os.walk(daemon.folder):
             for name in folders:
                 os.chown(os.path.join(folder, name), uid, uid)
-        daemon.prefix = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
+        daemon.prefix = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs", sys.executable,
+                         os.path.abspath(__file__), "--filtered", os.path.join(SOURCE, "systemd/stagerd-user.service.in")]
         daemon.build = daemon.folder + "/copies"
         for name in ("daemon/stagerd", "client/stagerctl/stagerctl", "client/libstager.so.0", "tests/system/taking_trainer"):
             os.makedirs(os.path.dirname(os.path.join(daemon.build, name)), exist_ok=True)
