@@ -347,6 +347,8 @@ static void set_up(void)
         .budget = &budget,
         .wake = wake,
     };
+    if (cast->asks)
+        config.remote.workers = &definition->spec->staged.remote;
     struct stg_stage_plan plan;
     struct stg_err err = {0};
     struct stg_plan_asked asked =
@@ -461,6 +463,8 @@ static void ignore_reports(struct stg_stage *stage)
     IGNORE(counts->wait_ns);
     IGNORE(counts->last_error);
     IGNORE(stage->runners.n_pulls); /* which pull is timed */
+    IGNORE(stage->runners.remote.n_published);
+    IGNORE(stage->runners.remote.n_local);
     IGNORE(stage->members.attached_ns);
     IGNORE(stage->members.waited_ns);
     IGNORE(stage->members.alone_ns); /* for daemon_wait_ns */

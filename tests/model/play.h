@@ -20,6 +20,7 @@ struct cast {
     bool may_abort;    /* the stage is stopped without draining at any moment */
     uint32_t timeouts; /* waits for room may time out */
     bool tiny;         /* items are known to take no time */
+    bool asks;         /* of the runners, one asks a stage worker, which has each item */
     int n_tunes;       /* of one runner or two, at any moment */
     bool fine;
     uint32_t max_preemptions; /* 0: every interleaving */

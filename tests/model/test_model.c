@@ -9,6 +9,10 @@
 #include "tests/check.h"
 #include "tests/model/play.h"
 
+#define ASKS                                                                             \
+    "capacity: 1, num_threads: 1, "                                                      \
+    "remote: {workers: [\"http://worker:1\"], mode: on, max_requests: 1}"
+
 /* ---- every interleaving ---- */
 
 static void a_doorbell_is_never_lost_between_two_looks_at_shared_memory(void)
@@ -123,6 +127,18 @@ static void a_runner_that_rests_or_works_again_holds_up_nothing(void)
                             .max_preemptions = 2});
 }
 
+static void a_runner_that_asks_a_worker_and_one_of_tiny_items_wake_each_other(void)
+{
+    play_run(&(struct cast){.name = "a runner of tiny items, one that asks, 1 trainer",
+                            .staged = ASKS,
+                            .n_items = 1,
+                            .n_trainers = 1,
+                            .n_passes = 1,
+                            .tiny = true,
+                            .asks = true,
+                            .max_preemptions = 1});
+}
+
 static void broadcast_to_two_continues_when_one_is_killed(void)
 {
     play_run(&(struct cast){.name = "2 runners, broadcast to 2 trainers, 1 kill",
@@ -199,6 +215,7 @@ static const struct stg_test tests[] = {
     TEST_SLOW(two_runners_and_two_trainers_lose_nothing, SECONDS),
     TEST_SLOW(of_two_runners_of_tiny_items_one_always_continues, SECONDS),
     TEST_SLOW(a_runner_that_rests_or_works_again_holds_up_nothing, SECONDS),
+    TEST_SLOW(a_runner_that_asks_a_worker_and_one_of_tiny_items_wake_each_other, SECONDS),
     TEST_SLOW(broadcast_to_two_continues_when_one_is_killed, SECONDS),
     TEST_SLOW(round_robin_deals_whole_rounds_or_reports_the_reason, SECONDS),
     TEST_SLOW(a_name_killed_under_split_gets_the_rest, SECONDS),

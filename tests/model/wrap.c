@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/ring.h"
 #include "daemon/host/memory.h"
+#include "daemon/remote_stage/remote.h"
 #include "tests/check.h"
 #include "tests/model/explore.h"
 
@@ -41,6 +42,7 @@ struct world {
     struct outside outside;
     struct shared shared[MAX_SEGMENTS];
     struct waiting waiting[MAX_FIBERS];
+    const struct stg_schema *schema; /* of what the worker makes */
 };
 
 static struct world *world;
@@ -426,6 +428,71 @@ bool __wrap_stg_guard_holds(const struct stg_guard *guard)
 
 void __wrap_stg_log(enum stg_log_level level, const char *fmt, ...)
 {
+}
+
+/* ---- a stage worker, which may be asked at any time and has each item ---- */
+
+int __wrap_stg_remote_create(const struct stg_remote_config *config,
+                             struct stg_remote **ret, struct stg_err *err)
+{
+    world->schema = config->schema;
+    *ret = (void *)world;
+    return 0;
+}
+
+void __wrap_stg_remote_destroy(struct stg_remote *remote)
+{
+}
+
+bool __wrap_stg_remote_look_begin(struct stg_remote *remote)
+{
+    return false;
+}
+
+bool __wrap_stg_remote_ready(struct stg_remote *remote, uint32_t n_asking,
+                             const struct stg_auto_runners *runners)
+{
+    return true;
+}
+
+void __wrap_stg_remote_counts(struct stg_remote *remote, struct stg_remote_counts *ret)
+{
+    *ret = (struct stg_remote_counts){0};
+}
+
+int __wrap_stg_lane_create(struct stg_remote *remote, struct stg_remote_lane **ret,
+                           struct stg_err *err)
+{
+    *ret = (void *)remote;
+    return 0;
+}
+
+void __wrap_stg_lane_destroy(struct stg_remote_lane *lane)
+{
+}
+
+/* Batches of one row, of zeros. */
+uint64_t __wrap_stg_remote_ask(struct stg_remote_lane *lane,
+                               const struct stg_remote_wanted *wanted)
+{
+    static const int64_t one[STG_MAX_DIMS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct stg_batch_writer writer;
+    struct stg_tensor tensor;
+    struct stg_err err = {0};
+    const struct stg_schema *schema = world->schema;
+    CHECK_OK(stg_batch_writer_begin_growing(&writer, wanted->base, wanted->capacity,
+                                            wanted->room, schema, &err),
+             err);
+    for (uint32_t i = 0; i < schema->n; i++) {
+        const struct stg_component *c = &schema->components[i];
+        CHECK_OK(
+            stg_batch_writer_alloc(&writer, i, c->dtype, c->ndim, one, 0, &tensor, &err),
+            err);
+        memset((void *)(uintptr_t)tensor.data, 0, tensor.data_bytes);
+    }
+    uint64_t bytes = stg_batch_writer_seal(&writer);
+    ((struct stg_batch_header *)wanted->base)->n_rows = 1;
+    return bytes;
 }
 
 /* ---- accesses to shared pages ---- */
