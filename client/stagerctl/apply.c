@@ -24,15 +24,13 @@ int stg_ctl_read_text(const char *path, struct stg_ctl_text *ret)
     ret->file = is_stdin ? "<stdin>" : path;
     FILE *in = is_stdin ? stdin : fopen(path, "re");
     if (in == NULL)
-        return fail_file(path, strerror(errno),
-                         errno == EACCES ? -STAGER_PERMISSION_DENIED : -STAGER_NOT_FOUND);
+        return fail_file(path, strerror(errno), stg_ctl_file_code(errno));
     ret->bytes = fread(ret->data, 1, sizeof(ret->data), in);
     int number = ferror(in) ? errno : 0;
     if (!is_stdin)
         fclose(in);
     if (number != 0)
-        return fail_file(ret->file, strerror(number),
-                         number == EISDIR ? -STAGER_INVALID_ARGUMENT : -STAGER_DATA_LOSS);
+        return fail_file(ret->file, strerror(number), stg_ctl_file_code(number));
     if (ret->bytes > STG_TEXT_MAX_BYTES) {
         char why[128];
         snprintf(why, sizeof(why),

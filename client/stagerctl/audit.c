@@ -312,7 +312,7 @@ static int save(const struct stg_audit_source *source, const char *path,
     if (out != NULL)
         is_written = fclose(out) == 0 && is_written;
     return is_written ? 0
-                      : stg_err(err, -STAGER_PERMISSION_DENIED, "cannot write %s: %s",
+                      : stg_err(err, stg_ctl_file_code(errno), "cannot write %s: %s",
                                 path, strerror(errno));
 }
 

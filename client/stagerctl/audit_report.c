@@ -147,6 +147,12 @@ static int ask_job(struct stg_audit_source *source, const char *runtime_dir,
     return rc;
 }
 
+static bool is_meant(const struct stg_audit_source *source,
+                     const struct stg_audit_attempt *attempt)
+{
+    return source->attempt == 0 || attempt->begin.attempt == source->attempt;
+}
+
 /* Leaves the attempts that were asked for, and notes a job of the others. */
 static int choose(struct stg_audit_source *source, struct stg_err *err)
 {
@@ -159,8 +165,15 @@ static int choose(struct stg_audit_source *source, struct stg_err *err)
             snprintf(source->other, sizeof(source->other), "%s", job);
     }
     stg_audit_keep_job(&source->audit, source->job);
+    for (size_t i = 0; i < audit->n_attempts; i++) {
+        if (is_meant(source, &audit->attempts[i]))
+            return 0;
+    }
     if (audit->n_attempts > 0)
-        return 0;
+        return stg_err(err, -STAGER_NOT_FOUND,
+                       "%s has no attempt %" PRIu64
+                       ", or it is too old: `stagerctl audit %s` lists those that it has",
+                       source->name, source->attempt, source->name);
     if (source->job == NULL)
         return stg_err(err, -STAGER_NOT_FOUND,
                        "all attempts of %s are of jobs whose commits etcd has: name one, "
@@ -193,12 +206,6 @@ void stg_audit_source_finish(struct stg_audit_source *source)
 {
     free(source->text);
     stg_audit_finish(&source->audit);
-}
-
-static bool is_meant(const struct stg_audit_source *source,
-                     const struct stg_audit_attempt *attempt)
-{
-    return source->attempt == 0 || attempt->begin.attempt == source->attempt;
 }
 
 static bool is_first_of_lane(const struct stg_audit_source *source, size_t i)

@@ -202,7 +202,6 @@ static void put_report(FILE *out, const struct stg_ctl_options *options)
 int stg_ctl_bugreport(const struct stg_ctl_options *options)
 {
     FILE *out = stdout;
-    char text[512];
     if (options->json)
         return stg_ctl_misused("bugreport prints text: leave out --json");
     signal(SIGPIPE, SIG_IGN);
@@ -219,7 +218,5 @@ int stg_ctl_bugreport(const struct stg_ctl_options *options)
         printf("Wrote %s. Read it before you send it.\n", options->output);
     if (!failed || options->output == NULL)
         return stg_ctl_finish();
-    snprintf(text, sizeof(text), "cannot write %.400s: %s", options->output,
-             strerror(errno));
-    return stg_ctl_fail(-STAGER_PERMISSION_DENIED, text);
+    return stg_ctl_cannot_write(options->output, errno);
 }

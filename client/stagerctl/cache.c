@@ -41,10 +41,7 @@ static int fail_errno(const char *what, const char *path)
     int error = errno;
     snprintf(text, sizeof(text), "cannot %s %.700s: %s", what, path, strerror(error));
     stg_ctl_clean(text);
-    return stg_ctl_fail(error == ENOENT                     ? -STAGER_NOT_FOUND
-                        : error == EACCES || error == EPERM ? -STAGER_PERMISSION_DENIED
-                                                            : -STAGER_UNKNOWN,
-                        text);
+    return stg_ctl_fail(stg_ctl_file_code(error), text);
 }
 
 /* ---- finding them ---- */
@@ -182,7 +179,9 @@ int stg_ctl_cache_list(const struct stg_ctl_options *options)
 {
     struct entries entries;
     int status = find_entries(options->argument, &entries);
-    if (status == EXIT_OK)
+    if (status == EXIT_OK && entries.n == 0 && !options->json)
+        printf("No entries of %s.\n", options->argument);
+    else if (status == EXIT_OK)
         (options->json ? print_json : print_table)(&entries);
     finish(&entries);
     return status == EXIT_OK ? stg_ctl_finish() : status;

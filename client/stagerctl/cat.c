@@ -172,11 +172,14 @@ static int print_all(struct stager_stream *stream, const struct stg_ctl_options 
             n++;
             continue;
         }
-        n++;
         struct stager_stream_info info = {.struct_size = sizeof(info)};
         stager_stream_info(stream, &info);
+        if (info.at_end && n == 0)
+            fprintf(stderr, "stagerctl: the pass has no batch; `drop_remainder: true` "
+                            "leaves out an incomplete one\n");
         if (info.at_end)
             break;
+        n++;
         status = stg_ctl_fail(rc, stager_error_text(stream));
         if (info.finished)
             break;

@@ -90,6 +90,12 @@ int stg_ctl_fail(int code, const char *text);
 /* The same for a wrong command line. Returns EXIT_USAGE. */
 int stg_ctl_misused(const char *text);
 
+/* Returns the status code of a failed call on a file, from its errno. */
+int stg_ctl_file_code(int error);
+
+/* Prints that a file cannot be written; "-" is standard output. Returns EXIT_FAILED. */
+int stg_ctl_cannot_write(const char *path, int error);
+
 /* Prints the reply to an apply or a rollback. */
 void stg_ctl_print_applied(const struct stg_ctl_options *options,
                            const struct stg_reply *reply);

@@ -72,13 +72,35 @@ int stg_ctl_misused(const char *text)
     return EXIT_USAGE;
 }
 
+int stg_ctl_file_code(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR: return -STAGER_NOT_FOUND;
+    case EACCES:
+    case EPERM:
+    case EROFS: return -STAGER_PERMISSION_DENIED;
+    case EISDIR: return -STAGER_INVALID_ARGUMENT;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return -STAGER_RESOURCE_EXHAUSTED;
+    default: return -STAGER_DATA_LOSS;
+    }
+}
+
+int stg_ctl_cannot_write(const char *path, int error)
+{
+    char text[4200];
+    snprintf(text, sizeof(text), "cannot write %s: %s",
+             strcmp(path, "-") == 0 ? "to standard output" : path, strerror(error));
+    return stg_ctl_fail(stg_ctl_file_code(error), text);
+}
+
 int stg_ctl_finish(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return EXIT_OK;
-    char text[256];
-    snprintf(text, sizeof(text), "cannot write to standard output: %s", strerror(errno));
-    return stg_ctl_fail(-STAGER_DATA_LOSS, text);
+    return stg_ctl_cannot_write("-", errno);
 }
 
 double stg_ctl_rate(uint64_t n, uint64_t ns)

@@ -81,19 +81,21 @@ static void print_json(const char *argument, const struct stg_index_report *repo
 static void print_text(const char *argument, const struct stg_index_report *report)
 {
     char all[32], index[32];
-    printf("%s: %" PRIu64 " records of %u files (%s) in %.1f s; %u indexes built, %u "
+    printf("%s: %" PRIu64 " records of %u file%s (%s) in %.1f s; %u %s built, %u "
            "existed",
-           argument, report->n_records, report->n_done,
+           argument, report->n_records, report->n_done, report->n_done == 1 ? "" : "s",
            stg_ctl_bytes(report->bytes_done, all, sizeof(all)), seconds_of(report),
-           report->n_built, report->n_existing);
+           report->n_built, report->n_built == 1 ? "index" : "indexes",
+           report->n_existing);
     if (report->n_built + report->n_existing > 0)
         printf(", %s in all", stg_ctl_bytes(report->index_bytes, index, sizeof(index)));
     printf("\n");
     if (report->n_small > 0)
-        printf("  %u files have no index: below 4 MiB, or of unknown version\n",
-               report->n_small);
+        printf("  %u %s no index: below 4 MiB, or of unknown version\n", report->n_small,
+               report->n_small == 1 ? "file has" : "files have");
+    uint32_t n_left = report->n_files - report->n_done;
     if (!report->done)
-        printf("  stopped: %u files are left\n", report->n_files - report->n_done);
+        printf("  stopped: %u %s left\n", n_left, n_left == 1 ? "file is" : "files are");
 }
 
 /* ---- the command ---- */

@@ -349,11 +349,11 @@ static void put_tar(struct plan *plan)
             IMAGE_SHUFFLE);
     if (image != NULL && others != NULL)
         put_decoding(plan, image, "image", others);
-    fprintf(out, "  - batch: {batch_size: %d} # edit\n",
-            image != NULL ? IMAGE_BATCH : BATCH);
     if (image != NULL)
         fputs("  - ignore_errors # edit: images that cannot be decoded are left out\n",
               out);
+    fprintf(out, "  - batch: {batch_size: %d} # edit\n",
+            image != NULL ? IMAGE_BATCH : BATCH);
     free(others);
 }
 
@@ -363,8 +363,8 @@ static void put_images(struct plan *plan)
             SHUFFLE);
     put_decoding(plan, "bytes", "image", ", path: path");
     fprintf(plan->out,
-            "  - batch: {batch_size: %d} # edit\n"
-            "  - ignore_errors # edit: images that cannot be decoded are left out\n",
+            "  - ignore_errors # edit: images that cannot be decoded are left out\n"
+            "  - batch: {batch_size: %d} # edit\n",
             IMAGE_BATCH);
 }
 
@@ -426,14 +426,11 @@ static int write_out(const struct stg_ctl_options *options, const char *text, si
         snprintf(why, sizeof(why), "%s exists: --force overwrites it", path);
         return stg_ctl_fail(-STAGER_ALREADY_EXISTS, why);
     }
-    ssize_t got = fd >= 0 ? write(fd, text, n) : -1;
-    bool is_written = got == (ssize_t)n;
-    if (fd >= 0 && close(fd) < 0)
+    FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool is_written = out != NULL && fwrite(text, 1, n, out) == n;
+    if (out != NULL && fclose(out) != 0)
         is_written = false;
-    if (is_written)
-        return EXIT_OK;
-    snprintf(why, sizeof(why), "cannot write %s: %s", path, strerror(errno));
-    return stg_ctl_fail(-STAGER_DATA_LOSS, why);
+    return is_written ? EXIT_OK : stg_ctl_cannot_write(path, errno);
 }
 
 static int run(struct plan *plan)

@@ -18,7 +18,8 @@ struct command {
     const char *name;
     int argument;
     const char *synopsis;
-    const char *options; /* letters of its own options: see long_options */
+    const char
+        *options; /* letters of its own options: see long_options; '-': no --json */
     const char *help;
     int (*run)(const struct stg_ctl_options *options);
 };
@@ -49,7 +50,7 @@ static const struct command commands[] = {
     {"list", ARGUMENT_NONE, "", "gt", "Lists the pipelines.", stg_ctl_list},
     {"status", ARGUMENT_MAYBE, "[NAME]", "gt",
      "Prints the state of a pipeline, or of all, and its clients.", stg_ctl_status},
-    {"top", ARGUMENT_MAYBE, "[NAME] [--count N]", "cgt",
+    {"top", ARGUMENT_MAYBE, "[NAME] [--count N]", "cgt-",
      "Shows the pipelines, or one, and refreshes every second. Keys: r w m n sort by "
      "rate, "
      "wait,\n"
@@ -119,7 +120,7 @@ static const struct command commands[] = {
      "this host in a job whose hosts come and\n  go by etcd. Exit status 1: not exactly "
      "once, or a difference.",
      stg_ctl_audit},
-    {"metrics", ARGUMENT_NONE, "", "",
+    {"metrics", ARGUMENT_NONE, "", "-",
      "Prints the counters of stagerd and of all pipelines, in the text format of "
      "Prometheus.\n"
      "  stager-metrics serves the same text over HTTP.",
@@ -162,7 +163,7 @@ static const struct command commands[] = {
      "restart.\n"
      "  Only root and the user of stagerd may.",
      stg_ctl_drain},
-    {"bugreport", ARGUMENT_NONE, "[-o FILE]", "o",
+    {"bugreport", ARGUMENT_NONE, "[-o FILE]", "o-",
      "Prints, or writes to FILE, what a report of a fault needs: releases, machine, "
      "settings,\n"
      "  status of each pipeline, the end of the log. Without data and secrets.",
@@ -205,8 +206,9 @@ static int usage_error(const char *what, const char *value)
 
 static int print_help(const struct command *command)
 {
-    printf("usage: stagerctl %s%s%s [--json] [--runtime-dir DIR]\n  %s\n", command->name,
-           command->synopsis[0] != '\0' ? " " : "", command->synopsis, command->help);
+    printf("usage: stagerctl %s%s%s%s [--runtime-dir DIR]\n  %s\n", command->name,
+           command->synopsis[0] != '\0' ? " " : "", command->synopsis,
+           strchr(command->options, '-') != NULL ? "" : " [--json]", command->help);
     return EXIT_OK;
 }
 
@@ -222,6 +224,8 @@ static const struct command *find_command(const char *name)
 static int unknown_command(const char *name)
 {
     const char *names[N_COMMANDS];
+    if (strcmp(name, "cache") == 0)
+        return usage_error("cache needs list or rm, and PATH", NULL);
     for (size_t i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     const char *near = stg_nearest(name, names, N_COMMANDS);

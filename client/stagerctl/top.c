@@ -556,8 +556,14 @@ int stg_ctl_top(const struct stg_ctl_options *options)
     int rc = stg_ctl_open(options, &top.link, &err);
     if (rc < 0)
         return stg_ctl_fail(rc, err.text);
-    if (options->argument != NULL)
+    if (options->argument != NULL) {
         snprintf(top.shown, sizeof(top.shown), "%s", options->argument);
+        rc = look_at_one(&top, &err);
+    }
+    if (rc < 0) {
+        stg_ctl_hang_up(top.link);
+        return stg_ctl_fail(rc, err.text);
+    }
     block_signals(&before);
     enter(&top);
     run(&top, &before);

@@ -100,14 +100,6 @@ static const char *output_path(const struct stg_ctl_options *options)
                                    : "trace.json";
 }
 
-static int cannot_write(const char *path, int why)
-{
-    char text[4200];
-    snprintf(text, sizeof(text), "cannot write %s: %s",
-             is_standard(path) ? "to standard output" : path, strerror(why));
-    return stg_ctl_fail(-STAGER_DATA_LOSS, text);
-}
-
 static int write_file(const struct stg_trace_view *view, FILE *out, const char *path)
 {
     struct stg_err err = {0};
@@ -120,7 +112,7 @@ static int write_file(const struct stg_trace_view *view, FILE *out, const char *
     }
     if (rc < 0)
         return stg_ctl_fail(rc, err.text);
-    return failed ? cannot_write(path, why) : EXIT_OK;
+    return failed ? stg_ctl_cannot_write(path, why) : EXIT_OK;
 }
 
 static void print_json(const struct stg_trace_view *view, const char *path)
@@ -155,11 +147,12 @@ static void print_json(const struct stg_trace_view *view, const char *path)
 
 static void print_summary(const struct stg_trace_view *view, const char *path, FILE *out)
 {
+    uint32_t n_threads = view->n_tracks - view->n_clients;
     fprintf(out,
-            "%s%s%" PRIu64 " spans in %.2f s, of %u threads of stagerd and %u clients",
+            "%s%s%" PRIu64 " spans in %.2f s, of %u thread%s of stagerd and %u client%s",
             path != NULL ? path : "", path != NULL ? ": " : "", view->n_spans,
-            (double)(view->end_ns - view->begin_ns) / 1e9,
-            view->n_tracks - view->n_clients, view->n_clients);
+            (double)(view->end_ns - view->begin_ns) / 1e9, n_threads,
+            n_threads == 1 ? "" : "s", view->n_clients, view->n_clients == 1 ? "" : "s");
     if (view->n_overwritten > 0)
         fprintf(out, "; %" PRIu64 " older ones were written over", view->n_overwritten);
     if (view->n_lost > 0)
@@ -208,7 +201,7 @@ static int open_output(const struct stg_ctl_options *options, FILE **ret)
     if (path == NULL)
         return EXIT_OK;
     *ret = is_standard(path) ? stdout : fopen(path, "we");
-    return *ret != NULL ? EXIT_OK : cannot_write(path, errno);
+    return *ret != NULL ? EXIT_OK : stg_ctl_cannot_write(path, errno);
 }
 
 static int record(struct stager *client, const struct stg_trace_page *page,

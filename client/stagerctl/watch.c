@@ -301,7 +301,7 @@ static void listen_on(struct watch *watch)
     int64_t end = options->seconds > 0 ? now_millis() + (int64_t)options->seconds * 1000
                                        : INT64_MAX;
     unsigned silent = 0;
-    while (!stg_ctl_interrupted() &&
+    while (!stg_ctl_interrupted() && !ferror(stdout) &&
            (options->count == 0 || watch->n_told < options->count)) {
         int64_t left = end - now_millis();
         if (left <= 0)

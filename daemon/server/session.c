@@ -386,10 +386,10 @@ struct stg_pipeline *stg_session_find_pipeline(struct stg_session *session,
     const char *near = stg_nearest(request->name, names, n);
     char text[512];
     snprintf(text, sizeof(text),
-             "no pipeline %.64s here%s%s%s; see `stagerctl list`, or `stagerctl "
-             "apply FILE` it (stager.list and stager.apply in Python)",
-             request->name, near != NULL ? ": did you mean " : "",
-             near != NULL ? near : "", near != NULL ? "?" : "");
+             "no pipeline %.64s here: %s%s%s`stagerctl list` (stager.list in Python) "
+             "shows all, `stagerctl apply FILE` (stager.apply) adds one",
+             request->name, near != NULL ? "did you mean " : "", near != NULL ? near : "",
+             near != NULL ? "? " : "");
     stg_session_fail(session, request->id, -STAGER_NOT_FOUND, text);
     return NULL;
 }

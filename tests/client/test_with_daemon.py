@@ -237,6 +237,10 @@ def cat(daemon):
     out = expect(daemon, 0, "", "cat", "numbers", "--rows", "--limit", "1")
     assert '  row 1: i=2 f=0.25 s="b"\n' in out and "row 2" not in out, out
     expect(daemon, 1, "stagerctl: NOT_FOUND: ", "cat", "nmbers")
+    few = "name: few\ndataset: [{range: {stop: 3}}, {batch: {batch_size: 4, drop_remainder: true}}]\n"
+    expect(daemon, 0, "", "apply", "-", stdin=few.encode())
+    assert expect(daemon, 0, "stagerctl: the pass has no batch", "cat", "few", "--limit", "1") == ""
+    expect(daemon, 0, "", "delete", "few")
     scalars = "name: scalars\ndataset: [{range: {start: 4, stop: 6}}, {enumerate: {}}]\n"
     expect(daemon, 0, "", "apply", "-", stdin=scalars.encode())
     assert expect(daemon, 0, "", "cat", "scalars", "--rows").splitlines()[1::2] == [

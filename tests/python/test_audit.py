@@ -74,6 +74,10 @@ class Proof(Audit):
         self.assertEqual(status, 0)
         self.assertIn("Exactly once up to pass 0, item 30, by attempts 1, 2.", out)
         self.assertIn("ten of attempt 1", out)
+        for words in ([f"{self.name}@3"], [f"{self.name}@1", f"{self.name}@3"]):
+            status, out, error = self.ctl(*words)
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn(f"NOT_FOUND: {self.name} has no attempt 3, or it is too old", error)
 
     def test_a_stream_that_follows_stays_one_attempt(self):
         self.make(capacity=2)

@@ -435,7 +435,7 @@ def top_without_a_terminal(daemon):
     for frame in frames[:2]:
         assert frame.splitlines()[1].split()[0] == "NAME" and frame.splitlines()[2].startswith("steady "), frame
     assert "held up by" in stagerctl(daemon, "top", "steady", "--count", "1")
-    assert "did you mean steady?" in stagerctl(daemon, "top", "stedy", "--count", "1")
+    assert "did you mean steady?" in stagerctl(daemon, "top", "stedy", "--count", "1", status=1)
     assert "INVALID_ARGUMENT" in stagerctl(daemon, "top", "--json", status=2)
     stagerctl(daemon, "delete", "steady")
 

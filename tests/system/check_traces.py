@@ -214,12 +214,12 @@ def what_cannot_be_traced_says_why(daemon):
         assert run.returncode == 2 and why in run.stderr, (args, run)
     began = time.monotonic()
     run = daemon.run(CTL, "trace", "one", "--seconds", "600", "-o", os.path.join(daemon.folder, "none/such"))
-    assert run.returncode == 1 and b"DATA_LOSS: cannot write " in run.stderr, run.stderr
+    assert run.returncode == 1 and b"NOT_FOUND: cannot write " in run.stderr, run.stderr
     assert time.monotonic() - began < 60  # before it was created
     wait_until("the end of the trace", lambda: daemon.run(
         CTL, "trace", "one", "--seconds", "1", "-o", "-").returncode == 0)
     run = daemon.run(CTL, "trace", "one", "--seconds", "1", "-o", "/dev/full")
-    assert run.returncode == 1 and b"DATA_LOSS: cannot write /dev/full: No space left" in run.stderr, run.stderr
+    assert run.returncode == 1 and b"RESOURCE_EXHAUSTED: cannot write /dev/full: No space left" in run.stderr, run.stderr
 
 
 def one_trace_of_a_pipeline_at_a_time(daemon):

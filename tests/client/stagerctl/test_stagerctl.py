@@ -47,6 +47,8 @@ def usage():
                     "rollback", "version"):
         assert f"usage: stagerctl {command}" in expect(0, "", command, "--help")
         assert f"usage: stagerctl {command}" in expect(0, "", "--json", command, "-h")
+    for command in ("metrics", "top", "bugreport"):
+        assert "--json" not in expect(0, "", command, "--help").splitlines()[0]
     expect(2, 'unknown command "stauts"; did you mean "status"?', "stauts")
     expect(2, 'unknown command "x"', "x")
     expect(2, "check needs FILE", "check")
@@ -121,6 +123,11 @@ def files(folder):
         expect(1, "INVALID_ARGUMENT: <stdin>: a pipeline file", command, "-", stdin="#" * 70000)
 
 
+def the_output_cannot_be_written(folder):
+    for code, path in (("NOT_FOUND", f"{folder}/none/x"), ("INVALID_ARGUMENT", folder), ("RESOURCE_EXHAUSTED", "/dev/full")):
+        expect(1, f"{code}: cannot write {path}: ", "bugreport", "-o", path, "--runtime-dir", folder)
+
+
 def cache(folder):
     keys = ["0123456789abcdef", "fedcba9876543210"]
     path = os.path.join(folder, "clicks")
@@ -145,7 +152,9 @@ def cache(folder):
     assert sorted(name for name in os.listdir(folder) if name.startswith("clicks")) == \
         ["clicks", "clicks.0123", f"clicks.{keys[0]}x"]
     expect(1, "NOT_FOUND: cannot open", "cache", "list", os.path.join(folder, "none", "x"))
-    expect(2, 'unknown command "cache"', "cache")
+    assert expect(0, "", "cache", "list", path) == f"No entries of {path}.\n"
+    for words in (["cache"], ["cache", "lst", path], ["cache", "--help"]):
+        expect(2, "cache needs list or rm, and PATH", *words)
     expect(2, "cache list needs PATH", "cache", "list")
     expect(2, "cache list takes no --key", "cache", "list", path, "--key", keys[0])
 
@@ -156,5 +165,6 @@ if __name__ == "__main__":
         no_daemon(temporary)
         doctor(temporary)
         files(temporary)
+        the_output_cannot_be_written(temporary)
         cache(temporary)
     print("ok")
