@@ -29,7 +29,7 @@ const char *stg_bottleneck_name(enum stg_bottleneck bottleneck)
 {
     static const char *const names[] = {"unknown",    "storage",     "decode",
                                         "daemon CPU", "py_function", "transport",
-                                        "trainer"};
+                                        "trainer",    "workers"};
     return names[bottleneck];
 }
 
@@ -109,6 +109,14 @@ enum stg_bottleneck stg_bottleneck_find(const struct stg_pace *pace, char *buf,
         return STG_BOTTLENECK_TRAINER;
     }
     if (s.pull < HALF && s.compute < HALF && s.pull + s.compute < HALF) {
+        double late = share(pace->remote.stall_ns, pace->elapsed_ns);
+        if (late > 0 && late >= HALF * s.clients_wait) {
+            snprintf(buf, bytes,
+                     "trainers wait %.0f %% of the time, and the next batch was late for "
+                     "%.0f %% of it because of a stage worker",
+                     percent(s.clients_wait), percent(late));
+            return STG_BOTTLENECK_WORKERS;
+        }
         snprintf(buf, bytes,
                  "trainers wait %.0f %% of the time, and runners pull and compute for "
                  "%.0f %% of theirs: it goes into handing over",

@@ -45,6 +45,7 @@ enum stg_bottleneck {
     STG_BOTTLENECK_FUNCTION,
     STG_BOTTLENECK_TRANSPORT,
     STG_BOTTLENECK_TRAINER,
+    STG_BOTTLENECK_WORKERS, /* on other machines */
 };
 
 const char *stg_bottleneck_name(enum stg_bottleneck bottleneck);

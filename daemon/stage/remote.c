@@ -189,10 +189,10 @@ void stg_remote_report(const struct stg_stage *stage, struct stg_bump *bump,
     stg_remote_counts(remote->workers, &counts);
     ret->remote = stg_bump_printf(
         bump,
-        "%" PRIu64
-        " batches (%.1f MiB) by workers, which saves about %.1f s here; %" PRIu64
+        "%" PRIu64 " batches (%.1f MiB) by workers, about %.1f s of work here; %" PRIu64
         " requests, %" PRIu64 " of them to a second worker, %" PRIu64 " failed (%" PRIu64
-        " by garbage); %" PRIu64 " times made here after all; waited for %.1f s%s",
+        " by an invalid answer); %" PRIu64
+        " times made here after all; waited for %.1f s%s",
         remote->n_published, (double)counts.n_bytes / (1 << 20), saved_s(stage),
         counts.n_asked, counts.n_hedged, counts.n_failed, counts.n_garbage,
         remote->n_redone, (double)remote->stall_ns / 1e9,

@@ -37,6 +37,9 @@ static void fill_memory(const struct stg_stage *stage, struct stg_pipeline_statu
     stg_lease_usage(stage->buffer.leases, &usage);
     ret->memory_bytes = stg_stage_arena_bytes(stage);
     ret->memory_used_bytes = usage.total - usage.free;
+    /* An extent in work reserves its whole slot, of which a sparse arena backs a part. */
+    if (ret->memory_used_bytes > ret->memory_bytes)
+        ret->memory_used_bytes = ret->memory_bytes;
     ret->quarantined_bytes = usage.quarantined;
     ret->max_batch_bytes = stage->plan.max_batch_bytes;
 }

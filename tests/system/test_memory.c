@@ -375,6 +375,31 @@ static void a_small_batch_that_is_kept_keeps_little(void)
     fixture_finish(&fixture);
 }
 
+static bool is_full_with_one_in_hand(const struct fixture_status *status, void *arg)
+{
+    (void)arg;
+    return status->in_hand == 1 && status->buffered == status->capacity;
+}
+
+static void a_batch_in_work_counts_with_the_memory_that_it_has(void)
+{
+    struct fixture fixture;
+    struct fixture_status status;
+    char path[256];
+    fixture_start(&fixture, "");
+    fixture_numbers(&fixture, "numbers", 1000, 5000, path);
+    apply_lines(&fixture, "t", path, 10, "capacity: 1, num_threads: 1");
+    struct stager_stream *stream = fixture_open(&fixture, "t", "a", 2);
+    struct stager_batch *batch = fixture_take(stream);
+    fixture_wait(&fixture, "t", 20000, is_full_with_one_in_hand, NULL);
+    fixture_status(&fixture, "t", &status);
+    CHECK(status.memory_used_bytes > 0);
+    CHECK(status.memory_used_bytes <= status.memory_bytes);
+    stager_release(batch);
+    stager_close(stream);
+    fixture_finish(&fixture);
+}
+
 static void many_small_pipelines_share_a_small_budget(void)
 {
     enum { MANY = 40 };
@@ -633,6 +658,7 @@ static const struct stg_test tests[] = {
     TEST(deleted_pipelines_leave_no_memory_behind),
     TEST(what_closed_streams_keep_is_shown_and_bounded),
     TEST(a_small_batch_that_is_kept_keeps_little),
+    TEST(a_batch_in_work_counts_with_the_memory_that_it_has),
     TEST(many_small_pipelines_share_a_small_budget),
     TEST(a_batch_that_finds_no_memory_names_the_holders),
     TEST_SLOW(batches_of_a_kilobyte_and_of_300_megabytes, 60),

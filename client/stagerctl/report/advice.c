@@ -148,5 +148,9 @@ void stg_advice_find(const struct stg_explain *e, uint32_t n_cpus, struct stg_ad
     } else if (strcmp(e->bottleneck, "transport") == 0) {
         say(ret, "transport",
             "handing batches over: larger batches, or a larger max_in_flight");
+    } else if (strcmp(e->bottleneck, "workers") == 0) {
+        say(ret, "workers",
+            "the answers of stage workers: more workers or CPUs there, or mode: auto, "
+            "which asks them only while that helps");
     }
 }

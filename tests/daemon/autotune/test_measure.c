@@ -216,6 +216,21 @@ static void without_other_work_the_bottleneck_is_the_transport(void)
     CHECK_INT(find(&pace), STG_BOTTLENECK_TRANSPORT);
 }
 
+static void batches_that_stage_workers_make_late_hold_up_by_the_workers(void)
+{
+    struct stg_pace pace = a_second();
+    pace.pull_ns = 20 * MS;
+    pace.compute_ns = 10 * MS;
+    pace.clients_wait_ns = 600 * MS;
+    pace.remote.stall_ns = 500 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_WORKERS);
+    pace.remote.stall_ns = 100 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_TRANSPORT);
+    pace.clients_wait_ns = 50 * MS;
+    pace.remote.stall_ns = 500 * MS;
+    CHECK_INT(find(&pace), STG_BOTTLENECK_TRAINER);
+}
+
 static void one_batch_that_takes_longer_than_the_window_holds_up_too(void)
 {
     struct stg_pace pace = a_second();
@@ -379,6 +394,7 @@ static const struct stg_test tests[] = {
     TEST(runners_that_compute_hold_up_by_the_graph),
     TEST(runners_that_wait_for_workers_hold_up_by_the_function),
     TEST(without_other_work_the_bottleneck_is_the_transport),
+    TEST(batches_that_stage_workers_make_late_hold_up_by_the_workers),
     TEST(one_batch_that_takes_longer_than_the_window_holds_up_too),
     TEST(without_batches_nothing_is_said),
     TEST(the_pace_is_that_of_the_last_seconds),
