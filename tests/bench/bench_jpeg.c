@@ -154,18 +154,7 @@ static void measure(struct contestant *c)
 
 static const char pipeline[] =
     "name: jpeg\n"
-    "dataset:\n"
-    "- files: {pattern: [\"%s/*.jpg\"], shuffle: false}\n"
-    "- read_file: {}\n"
-    "- map:\n"
-    "    graph:\n"
-    "    - {name: a, op: random_resized_crop, input: [bytes], size: [224, 224], seed: "
-    "1}\n"
-    "    - {name: b, op: random_flip, input: [a], seed: 2}\n"
-    "    - {name: c, op: normalize_image, input: [b], mean: [123.675, 116.28, 103.53],\n"
-    "       std: [58.395, 57.12, 57.375]}\n"
-    "    output: {image: c}\n"
-    "- batch: {batch_size: 50}\n"
+    "dataset:\n" PHOTOGRAPHS_STEPS "- batch: {batch_size: 50}\n"
     "staged: {features: {image: image}}\n";
 
 /* One pass over a folder, in images per second of CPU. */

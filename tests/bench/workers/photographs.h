@@ -18,6 +18,21 @@ struct photograph {
 extern struct photograph photographs[MAX_PHOTOGRAPHS];
 extern size_t n_photographs;
 
+/* Steps of a pipeline, with a folder for printf: random crops of 224 x 224 of its JPEG
+ * files, flipped and normalized. */
+#define PHOTOGRAPHS_STEPS                                                                \
+    "- files: {pattern: [\"%s/*.jpg\"], shuffle: false}\n"                               \
+    "- read_file: {}\n"                                                                  \
+    "- map:\n"                                                                           \
+    "    graph:\n"                                                                       \
+    "    - {name: a, op: random_resized_crop, input: [bytes], size: [224, 224], seed: "  \
+    "1}\n"                                                                               \
+    "    - {name: b, op: random_flip, input: [a], seed: 2}\n"                            \
+    "    - {name: c, op: normalize_image, input: [b], mean: [123.675, 116.28, "          \
+    "103.53],\n"                                                                         \
+    "       std: [58.395, 57.12, 57.375]}\n"                                             \
+    "    output: {image: c}\n"
+
 /* Loads or makes them. Returns the folder; NULL: they are made. Failures end the program,
  * as with all of these. */
 const char *photographs_create(void);
