@@ -34,6 +34,7 @@
 #include "tests/daemon/format/golden_tfrecord.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/pass.h"
+#include "tests/fuzz/stored.h"
 #include "tests/ops/op_rows.h"
 
 /* ---- ops ---- */
@@ -502,6 +503,8 @@ const struct stg_fuzz_mode stg_fuzz_modes[] = {
     {"describe", run_describe},
     {"credentials", run_credentials},
     {"notes", run_notes},
+    {"versions", stg_fuzz_versions},
+    {"priors", stg_fuzz_priors},
 };
 const size_t stg_fuzz_n_modes = sizeof(stg_fuzz_modes) / sizeof(stg_fuzz_modes[0]);
 
@@ -618,6 +621,7 @@ void stg_fuzz_seeds(void)
     char *record_text = stg_run_record_write(&record, &n);
     stg_fuzz_seed("records", NULL, 0, record_text, n);
     seed_notes();
+    stg_fuzz_stored_seeds();
     free(record_text);
     struct stg_audit_text audit = {0};
     uint64_t seq = 0;

@@ -16,6 +16,7 @@ import check_errors
 import check_exports
 import check_format
 import check_functions
+import check_fuzz
 import check_headers
 import check_kernels
 import check_layers
@@ -242,6 +243,14 @@ def a_folder_without_a_short_README_is_found():
         assert check_shape.readmes(root, ["b/x.c"]) == ["b:1: has no README.md"]
         assert check_shape.readmes(root, ["a/x.c"]) == ["a/README.md:1: has more than 15 lines"]
         assert check_shape.readmes(root, ["a/b/x.c", "tests/x.c"]) == []
+
+
+def a_fuzz_mode_without_a_row_is_found():
+    modes = 'const struct stg_fuzz_mode stg_fuzz_modes[] = {\n    {"a", run_a}, {"b", run_b},\n};\n'
+    with Tree(tests__fuzz__README_DOT_md="| input | mode |\n|---|---|\n| x | `p/a`, `p/c` |\n",
+              tests__fuzz__fuzz_p_DOT_c=modes) as root:
+        assert check_fuzz.problems(root) == ["tests/fuzz/fuzz_p.c:1: p/b is not in the table of tests/fuzz/README.md",
+                                             "tests/fuzz/README.md:1: p/c is no mode"]
 
 
 def a_tag_that_means_two_types_is_found():

@@ -47,10 +47,10 @@ static char *fill_in(const char *text, unsigned calls)
     return ret;
 }
 
-void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
-                       unsigned elements, unsigned calls)
+int stg_step_run_load(struct stg_step_run *run, const struct stg_step_row *row,
+                      unsigned elements, unsigned calls, struct stg_err *err)
 {
-    *run = (struct stg_step_run){.row = row};
+    *run = (struct stg_step_run){.row = row, .buffer_bytes = BUFFER_BYTES};
     stg_test_source =
         (struct stg_test_source){.enabled = (row->flags & STG_ROW_OWN_SOURCE) == 0,
                                  .elements = elements,
@@ -60,13 +60,18 @@ void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
     stg_test_dir_in_memory();
     if (row->prepare != NULL)
         row->prepare();
-    char *text = fill_in(row->pipeline, calls);
-    struct stg_err err = {0};
-    if (stg_load_pipeline(text, strlen(text), row->step, &run->spec, &err) < 0)
-        FAIL("the row\n%sdoes not load: %s", row->pipeline, err.text);
-    free(text);
     stg_bump_init(&run->bump, 0);
-    if (stg_dataset_infer(run->spec, &run->bump, &run->schema, &err) < 0)
+    char *text = fill_in(row->pipeline, calls);
+    int rc = stg_load_pipeline(text, strlen(text), row->step, &run->spec, err);
+    free(text);
+    return rc < 0 ? rc : stg_dataset_infer(run->spec, &run->bump, &run->schema, err);
+}
+
+void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
+                       unsigned elements, unsigned calls)
+{
+    struct stg_err err = {0};
+    if (stg_step_run_load(run, row, elements, calls, &err) < 0)
         FAIL("the row\n%sis refused: %s", row->pipeline, err.text);
 }
 
@@ -82,7 +87,7 @@ int stg_step_run_try(struct stg_step_run *run, struct stg_err *err)
     if (run->row->reset != NULL)
         run->row->reset();
     env.stopped = &run->stopped;
-    env.buffer_bytes = BUFFER_BYTES;
+    env.buffer_bytes = run->buffer_bytes;
     env.notes_marks = run->notes_marks;
     atomic_store(&run->stopped, 0);
     int rc = stg_dataset_create(run->spec, &env, &run->dataset, err);
@@ -103,10 +108,10 @@ void stg_step_run_open(struct stg_step_run *run)
 static void check_given_back(const struct stg_step_run *run)
 {
     struct stg_err err = {0};
-    if (stg_quota_take(run->quota, BUFFER_BYTES, "the end of it", &err) < 0)
+    if (stg_quota_take(run->quota, run->buffer_bytes, "the end of it", &err) < 0)
         FAIL("the row\n%sdoes not give all memory back: %s", run->row->pipeline,
              err.text);
-    stg_quota_give(run->quota, BUFFER_BYTES);
+    stg_quota_give(run->quota, run->buffer_bytes);
 }
 
 void stg_step_run_close(struct stg_step_run *run)

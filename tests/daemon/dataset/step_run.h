@@ -18,6 +18,7 @@ struct stg_step_run {
     struct stg_bump bump;
     _Atomic int stopped;
     bool notes_marks;            /* of the datasets that are opened from now on */
+    uint64_t buffer_bytes;       /* of the datasets; a row never uses up what it has */
     struct stg_dataset *dataset; /* NULL: closed */
     struct stg_quota *quota;
 };
@@ -26,6 +27,9 @@ struct stg_step_run {
  * number of records, no errors, the given elements. */
 void stg_step_run_init(struct stg_step_run *run, const struct stg_step_row *row,
                        unsigned elements, unsigned calls);
+/* The same for a row that may be refused. The caller finishes the run either way. */
+int stg_step_run_load(struct stg_step_run *run, const struct stg_step_row *row,
+                      unsigned elements, unsigned calls, struct stg_err *err);
 void stg_step_run_finish(struct stg_step_run *run);
 
 /* Like stg_dataset_create. */
