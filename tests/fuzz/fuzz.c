@@ -41,10 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int only = only_mode();
-    if (size == 0)
-        return 0;
-    stg_fuzz_modes[only >= 0 ? (size_t)only : data[0] % stg_fuzz_n_modes].run(data + 1,
-                                                                              size - 1);
+    unsigned number = size > 0 ? data[0] % stg_fuzz_n_modes : 0;
+    if (size > 0 && (only < 0 || number == (unsigned)only))
+        stg_fuzz_modes[number].run(data + 1, size - 1);
     return 0;
 }
 
@@ -92,9 +91,20 @@ static void drop_seeds(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* --write-seeds FOLDER: writes the seeds there, as a corpus to begin with, and exits. */
+static void show_modes(void)
+{
+    for (size_t i = 0; i < stg_fuzz_n_modes; i++)
+        puts(stg_fuzz_modes[i].name);
+}
+
+/* --write-seeds FOLDER: writes the seeds there, as a corpus to begin with, and exits.
+ * --modes: prints the names of the modes, and exits. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+    if (*argc == 2 && strcmp((*argv)[1], "--modes") == 0) {
+        show_modes();
+        exit(0);
+    }
     if (*argc != 3 || strcmp((*argv)[1], "--write-seeds") != 0)
         return 0;
     stg_fuzz_seeds();
@@ -108,6 +118,20 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     }
     drop_seeds();
     exit(0);
+}
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+/* The byte of a mode that runs alone stays: no run is wasted, and a finding is run again
+ * without STG_FUZZ_MODE. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+    (void)seed;
+    size = LLVMFuzzerMutate(data, size, most);
+    if (size > 0 && only_mode() >= 0)
+        data[0] = (uint8_t)only_mode();
+    return size;
 }
 
 #else
