@@ -123,7 +123,8 @@ static int decompress(const char *type, const uint8_t *data, size_t bytes, uint6
     return n < 0 ? (int)n : 0;
 }
 
-/* The codec, the bytes of a read of the file and of one of the stream; then the stream.
+/* The codec, the bytes of a read of the file and of one of the stream; then the stream. A
+ * file's reads are shorter only at its end, on which `auto` relies for its first bytes.
  */
 static void run_streams(const uint8_t *data, size_t bytes)
 {
@@ -133,8 +134,9 @@ static void run_streams(const uint8_t *data, size_t bytes)
     if (bytes < 3)
         return;
     const char *type = types[data[0] % 6];
+    uint64_t most = (data[0] % 6 == 5 ? 4 : 1) + data[1];
     int rc = decompress(type, data + 3, bytes - 3, 0, 1 << 16, whole, &n);
-    int rc_parts = decompress(type, data + 3, bytes - 3, 1 + data[1], 16 + 8u * data[2],
+    int rc_parts = decompress(type, data + 3, bytes - 3, most, 16 + 8u * data[2],
                               parts_of_it, &n_parts);
     size_t both = n < n_parts ? n : n_parts;
     if (n < MAX_OUT - (1 << 16))
