@@ -14,8 +14,8 @@
 enum kind { NUMBER, SMALL, HEX, STRING };
 
 /* Which states have the field: all; those of a split among several clients; those of
- * records that hosts divide. */
-enum part { ALWAYS, SHARED, DIVIDED };
+ * records that hosts divide; those of hosts that have weights. */
+enum part { ALWAYS, SHARED, DIVIDED, WEIGHTED };
 
 struct field {
     const char *key;
@@ -35,10 +35,10 @@ struct field {
         key, kind, offsetof(struct stg_state, member),                                   \
             sizeof(((struct stg_state *)NULL)->member), SHARED                           \
     }
-#define HOSTS(key, member)                                                               \
+#define HOSTS(key, member, part)                                                         \
     {                                                                                    \
         key, NUMBER, offsetof(struct stg_state, member),                                 \
-            sizeof(((struct stg_state *)NULL)->member), DIVIDED                          \
+            sizeof(((struct stg_state *)NULL)->member), part                             \
     }
 
 static const struct field fields[] = {
@@ -58,8 +58,9 @@ static const struct field fields[] = {
     FIELD("bytes", NUMBER, data.bytes),
     FIELD("names", HEX, data.names),
     FIELD("data", HEX, data.sum),
-    HOSTS("hosts", hosts),
-    HOSTS("base", base),
+    HOSTS("hosts", hosts, DIVIDED),
+    HOSTS("base", base, DIVIDED),
+    HOSTS("weight", weight, WEIGHTED),
     OF_SPLIT("run", HEX, run),
     OF_SPLIT("consumers", NUMBER, consumers),
     OF_SPLIT("consumer", NUMBER, consumer),
@@ -94,7 +95,8 @@ static uint64_t number_of(const struct stg_state *state, const struct field *fie
 static bool has_part(const struct stg_state *state, enum part part)
 {
     return part == ALWAYS || (part == SHARED && state->consumers != 0) ||
-           (part == DIVIDED && state->hosts != 0);
+           (part == DIVIDED && state->hosts != 0) ||
+           (part == WEIGHTED && state->hosts != 0 && state->weight != 0);
 }
 
 /* ---- writing ---- */

@@ -32,9 +32,10 @@ struct stg_state {
     uint64_t n_delivered; /* error items after the place that the client has already */
     uint64_t ranks;       /* clients that share a round, where rows is not 0; else 0 */
     struct stg_data_identity data; /* of the pass; n_files 0: not known, or no files */
-    uint64_t hosts; /* that divide the pass by `shard: auto`; 0: it is not divided */
-    uint64_t base;  /* with hosts: the record at which the division began; the place is
-                       counted from there */
+    uint64_t hosts;  /* that divide the pass by `shard: auto`; 0: it is not divided */
+    uint64_t base;   /* with hosts: the record at which the division began; the place is
+                        counted from there */
+    uint64_t weight; /* with hosts: of the one whose state it is; 0: hosts have none */
 
     /* Of a split among several clients; consumers 0: the place is enough. Then the place
      * is one near the first item that is left, and items have the numbers of

@@ -49,6 +49,7 @@ static const struct {
     {&stager__take__descriptor, "count", {-1, INT64_MAX}},
     {&stager__skip__descriptor, "count", {-1, INT64_MAX}},
     {&stager__shard__descriptor, "num_shards", {1, INT32_MAX}},
+    {&stager__shard__descriptor, "weights", {1, 1024}},
     {&stager__rebatch__descriptor, "batch_size", {1, INT32_MAX}},
     {&stager__prefetch__descriptor, "buffer_size", {1, INT32_MAX}},
     {&stager__shuffle_and_repeat__descriptor, "buffer_size", {1, INT64_MAX}},

@@ -416,6 +416,7 @@ struct stg_reply {
                              state was not used */
     uint32_t hosts;       /* open: that divide the records; 0: they are not divided */
     uint32_t host;        /* open: this one */
+    uint32_t weight;      /* open: of this host; 0: the pipeline has no weights */
     uint64_t hosts_generation;  /* open: where etcd has the hosts of the job; else 0 */
     uint64_t base, base_pass;   /* the record at which they began, in that pass */
     struct stg_rejoin rejoin;   /* open */

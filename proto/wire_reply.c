@@ -147,6 +147,7 @@ static int open_fill(const struct stg_reply *from, struct stg_bump *bump,
     STG_PUT(open, hosts, from->hosts);
     STG_PUT(open, host, from->host);
     STG_PUT(open, hosts_generation, from->hosts_generation);
+    STG_PUT(open, weight, from->weight);
     STG_PUT(open, divided_from, from->base);
     STG_PUT(open, divided_pass, from->base_pass);
     open->state = stg_wire_optional(from->state);
@@ -510,6 +511,7 @@ static int open_take(const Stager__OpenReply *from, struct stg_bump *bump,
     ret->hosts = from->hosts;
     ret->host = from->host;
     ret->hosts_generation = from->hosts_generation;
+    ret->weight = from->weight;
     ret->base = from->divided_from;
     ret->base_pass = from->divided_pass;
     ret->state = stg_wire_taken(from->state);

@@ -56,6 +56,7 @@ static void note_hosts(struct stager_stream *stream)
 {
     struct stg_state *state = &stream->state;
     state->hosts = stream->hosts;
+    state->weight = stream->weight;
     state->base = state->pass == stream->base_pass ? stream->base : 0;
 }
 
@@ -105,6 +106,7 @@ int stg_progress_begin(struct stager_stream *stream, const struct stg_reply *rep
     stream->has_state = reply->begins_pass != 0;
     stream->hosts = reply->hosts;
     stream->host = reply->host;
+    stream->weight = reply->weight;
     stream->hosts_generation = reply->hosts_generation;
     stream->base = reply->base;
     stream->base_pass = reply->base_pass;

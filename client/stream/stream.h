@@ -221,6 +221,7 @@ struct stager_stream {
     uint64_t skip_rows;        /* after a state: rows to drop */
     uint64_t hosts;            /* that divide the records (`shard: auto`); 0: none do */
     uint32_t host;             /* this one */
+    uint32_t weight;           /* of this host; 0: hosts have none */
     uint64_t hosts_generation; /* where etcd has the hosts of the job; else 0 */
     uint64_t base, base_pass;  /* the record at which they began, in that pass */
     struct stg_stream_place error_at; /* of the error item */

@@ -53,22 +53,41 @@ static uint64_t add(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-uint64_t stg_deal_after(const struct stg_deal *deal, uint64_t first, uint64_t rounds)
+struct stg_deal_share stg_deal_share(const struct stg_deal *deal,
+                                     const struct stg_value *weights)
 {
-    return add(first, multiply(rounds, deal->n_hosts));
+    if (weights == NULL)
+        return (struct stg_deal_share){
+            .n_slots = deal->n_hosts, .first = deal->host, .n_own = 1};
+    struct stg_deal_share share = {.n_own = (uint32_t)weights[deal->host].i};
+    for (uint32_t i = 0; i < deal->n_hosts; i++) {
+        share.first += i < deal->host ? (uint32_t)weights[i].i : 0;
+        share.n_slots += (uint32_t)weights[i].i;
+    }
+    return share;
 }
 
-uint64_t stg_deal_record(const struct stg_deal *deal, uint64_t first, uint64_t round)
+uint64_t stg_deal_after(const struct stg_deal_share *share, uint64_t first,
+                        uint64_t rounds)
 {
-    return add(stg_deal_after(deal, first, round), deal->host);
+    return add(first, multiply(rounds, share->n_slots));
 }
 
-uint64_t stg_deal_rounds(const struct stg_deal *deal, uint64_t n, bool pads)
+uint64_t stg_deal_record(const struct stg_deal_share *share, uint64_t first, uint64_t i)
 {
-    return n / deal->n_hosts + (pads && n % deal->n_hosts != 0);
+    return add(stg_deal_after(share, first, i / share->n_own),
+               share->first + i % share->n_own);
 }
 
-uint32_t stg_deal_pad(const struct stg_deal *deal, uint32_t n_last)
+uint64_t stg_deal_count(const struct stg_deal_share *share, uint64_t n, bool pads)
 {
-    return deal->host < n_last ? deal->host : 0;
+    uint64_t whole = n / share->n_slots * share->n_own;
+    return pads && n % share->n_slots != 0 ? add(whole, share->n_own) : whole;
+}
+
+uint32_t stg_deal_missing(const struct stg_deal_share *share, uint32_t n_last)
+{
+    uint32_t end = share->first + share->n_own;
+    uint32_t n = end > n_last ? end - n_last : 0;
+    return n < share->n_own ? n : share->n_own;
 }

@@ -132,8 +132,19 @@ int stg_loading_read(const struct stg_request *request,
     return rc < 0 ? stg_err_prefix(err, rc, "pipeline %s", request->name) : 0;
 }
 
-/* The clients of a host are its data-parallel ranks, except those of a broadcast, which
- * share one. */
+/* Returns whether the clients of a host share one data-parallel rank: those of a
+ * broadcast; and where hosts have weights, and may have different numbers of clients. */
+static bool shares_rank(const struct stg_request *request,
+                        const struct stg_definition *definition)
+{
+    const struct stg_staged *staged = &definition->spec->staged;
+    bool has_weights = stg_division_weights(stg_division_find(definition->spec)) != NULL;
+    return staged->delivery == STG_DELIVERY_BROADCAST ||
+           (has_weights && !staged->num_clients_auto &&
+            request->data_parallel.local_size == 1);
+}
+
+/* Otherwise the clients of a host are its data-parallel ranks. */
 static int check_local(const struct stg_request *request,
                        const struct stg_definition *definition, struct stg_err *err)
 {
@@ -144,7 +155,7 @@ static int check_local(const struct stg_request *request,
                        "local_size is %u: with delivery: broadcast and shard: auto the "
                        "clients of a host share one dp_rank, and local_size is 1",
                        local_size);
-    if (staged->delivery != STG_DELIVERY_BROADCAST && !staged->num_clients_auto &&
+    if (!shares_rank(request, definition) && !staged->num_clients_auto &&
         staged->num_clients != local_size)
         return stg_err(err, -STAGER_INVALID_ARGUMENT,
                        "local_size is %u, and num_clients %u: with shard: auto the "
@@ -179,13 +190,17 @@ int stg_loading_divide(struct stg_request *request,
     }
     int rc =
         found == NULL ? stg_deal_find(rank, ret, err) : stg_deal_check_local(rank, err);
+    if (rc == 0)
+        rc = stg_division_check_hosts(definition->spec, ret, err);
     if (rc == 0 && !request->private_run)
         rc = check_local(request, definition, err);
     if (rc < 0)
         return stg_err_prefix(err, rc, "pipeline %s", request->name);
-    if (definition->spec->staged.delivery != STG_DELIVERY_BROADCAST) {
+    if (!shares_rank(request, definition)) {
         request->rank = rank->local_rank;
         request->world_size = rank->local_size;
+    } else if (definition->spec->staged.delivery != STG_DELIVERY_BROADCAST) {
+        request->world_size = 0; /* local_size says nothing of its clients */
     }
     return 0;
 }

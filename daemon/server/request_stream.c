@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "daemon/dataset/steps/division.h"
 #include "daemon/host/process.h"
 #include "daemon/pipeline/elastic.h"
 #include "daemon/pipeline/explain.h"
@@ -126,6 +127,7 @@ static void fill_opened(const struct stg_session *session,
     reply->skip_rows = params->state != NULL ? params->state->rows : 0;
     reply->hosts = instance->config.deal.n_hosts;
     reply->host = instance->config.deal.host;
+    reply->weight = stg_division_weight(definition->spec, &instance->config.deal);
     reply->hosts_generation = instance->config.hosts_generation;
     reply->base = instance->config.start != NULL ? instance->config.start->base : 0;
     reply->base_pass = instance->config.start != NULL ? instance->config.start->pass : 0;
@@ -696,6 +698,9 @@ static int try_elastic(struct stg_session *session, const struct stg_request *re
                      "stream goes on in its generation alone: open it again at the last "
                      "commit",
                      pipeline->name);
+    if (rc == 0 &&
+        (rc = stg_division_check_elastic(pipeline->definition->spec, &err)) < 0)
+        stg_err_prefix(&err, rc, "pipeline %s", pipeline->name);
     if (rc == 0)
         rc = stg_elastic_look(elastic, request, &session->hosts_look, &commits, &err);
     if (rc == 0)

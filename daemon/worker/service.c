@@ -673,6 +673,22 @@ static const char *enqueue(struct stg_worker_service *service, struct request *r
     return why;
 }
 
+static int check_deal(const struct pipeline *of, const struct stg_deal *deal,
+                      struct stg_err *err)
+{
+    if (deal->n_hosts == 0)
+        return 0;
+    if (!of->divides)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT,
+                       "this pipeline divides nothing (shard: auto): leave host, hosts "
+                       "and begin out");
+    if (deal->host >= deal->n_hosts)
+        return stg_err(err, -STAGER_INVALID_ARGUMENT, "host is from 0 to hosts - 1");
+    /* One host takes all records. */
+    return deal->n_hosts > 1 ? stg_division_check_hosts(of->definition->spec, deal, err)
+                             : 0;
+}
+
 static void ask(struct stg_worker_service *service, const struct stg_worker_ask *ask)
 {
     struct pipeline *of = find(service, ask->digest);
@@ -681,10 +697,9 @@ static void ask(struct stg_worker_service *service, const struct stg_worker_ask 
         refuse_unknown(service, ask->id);
         return;
     }
-    if (ask->deal.n_hosts > 0 && !of->divides) {
-        refuse(service, ask->id, HTTP_BAD,
-               "this pipeline divides nothing (shard: auto): leave host, hosts and begin "
-               "out");
+    struct stg_err err = {0};
+    if (check_deal(of, &ask->deal, &err) < 0) {
+        refuse(service, ask->id, HTTP_BAD, err.text);
         return;
     }
     uint64_t one = STG_WORKER_HEAD_BYTES + align(of->plan.max_batch_bytes);

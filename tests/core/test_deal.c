@@ -14,38 +14,71 @@
 #define MOST_HOSTS 70
 #define MOST_RECORDS 400
 
-/* Divides n records from `first` on among n_hosts hosts, and checks that each is taken
- * once, by the host that a deal of one record at a time gives it to. */
-static void check_division(uint32_t n_hosts, uint64_t first, uint64_t n, bool pads)
+/* The host of each record of a round, dealt one by one. NULL: one record for each. */
+static uint32_t deal_round(uint32_t n_hosts, const struct stg_value *weights,
+                           uint32_t *owners)
 {
-    unsigned taken[MOST_RECORDS] = {0};
-    uint64_t whole = n / n_hosts, n_last = n - whole * n_hosts;
+    uint32_t n = 0;
     for (uint32_t host = 0; host < n_hosts; host++) {
-        struct stg_deal deal = {.n_hosts = n_hosts, .host = host};
-        uint64_t rounds = stg_deal_rounds(&deal, n, pads);
-        CHECK_INT(rounds, whole + (pads && n_last > 0)); /* equal everywhere */
-        for (uint64_t i = 0; i < whole; i++) {
-            uint64_t record = stg_deal_record(&deal, first, i);
-            CHECK(record >= first && record < first + n);
-            taken[record - first]++;
-            CHECK(record < stg_deal_after(&deal, first, i + 1));
-            CHECK(record >= stg_deal_after(&deal, first, i));
-        }
-        if (rounds > whole)
-            taken[whole * n_hosts + stg_deal_pad(&deal, (uint32_t)n_last)]++;
+        int64_t weight = weights != NULL ? weights[host].i : 1;
+        for (; weight > 0; weight--)
+            owners[n++] = host;
     }
-    for (uint64_t i = 0; i < whole * n_hosts; i++)
-        CHECK_INT(taken[i], 1);
-    for (uint64_t i = whole * n_hosts; i < n; i++)
-        CHECK_INT(taken[i], !pads ? 0 : i > whole * n_hosts ? 1 : n_hosts - n_last + 1);
+    return n;
+}
+
+/* Divides n records from `first` on among n_hosts hosts, and checks that each host takes,
+ * in order, the records that a deal of one record at a time gives it. */
+static void check_division(uint32_t n_hosts, const struct stg_value *weights,
+                           uint64_t first, uint64_t n, bool pads)
+{
+    uint32_t owners[MOST_RECORDS];
+    uint64_t n_slots = deal_round(n_hosts, weights, owners), whole = n / n_slots;
+    uint32_t n_last = (uint32_t)(n % n_slots);
+    for (uint32_t host = 0; host < n_hosts; host++) {
+        struct stg_deal_share share =
+            stg_deal_share(&(struct stg_deal){.n_hosts = n_hosts, .host = host}, weights);
+        uint64_t taken = 0, missing = 0;
+        for (uint64_t i = 0; i < whole * n_slots; i++) {
+            if (owners[i % n_slots] != host)
+                continue;
+            CHECK_INT(stg_deal_record(&share, first, taken), first + i);
+            CHECK(first + i >= stg_deal_after(&share, first, i / n_slots));
+            CHECK(first + i < stg_deal_after(&share, first, i / n_slots + 1));
+            taken++;
+        }
+        CHECK_INT(stg_deal_count(&share, n, false), taken);
+        for (uint32_t slot = 0; slot < n_slots && n_last > 0; slot++) {
+            taken += pads && owners[slot] == host;
+            missing += slot >= n_last && owners[slot] == host;
+        }
+        CHECK_INT(stg_deal_count(&share, n, pads), taken);
+        if (n_last > 0)
+            CHECK_INT(stg_deal_missing(&share, n_last), missing);
+    }
 }
 
 static void each_record_is_of_one_host_in_each_whole_round(void)
 {
     for (uint32_t n_hosts = 1; n_hosts <= MOST_HOSTS; n_hosts++) {
         for (uint64_t n = 0; n <= 3 * (uint64_t)n_hosts + 1; n++) {
-            check_division(n_hosts, n * 7, n, false);
-            check_division(n_hosts, n * 7, n, true);
+            check_division(n_hosts, NULL, n * 7, n, false);
+            check_division(n_hosts, NULL, n * 7, n, true);
+        }
+    }
+}
+
+static void a_host_takes_as_many_records_of_a_round_as_its_weight(void)
+{
+    struct stg_value weights[10] = {{0}};
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        srand(seed);
+        uint32_t n_hosts = 1 + (uint32_t)(rand() % 10);
+        for (uint32_t i = 0; i < n_hosts; i++)
+            weights[i].i = 1 + rand() % 9;
+        for (uint64_t n = 0; n <= MOST_RECORDS; n += 1 + (uint64_t)rand() % 9) {
+            check_division(n_hosts, weights, n * 7, n, false);
+            check_division(n_hosts, weights, n * 7, n, true);
         }
     }
 }
@@ -58,14 +91,15 @@ static void a_division_goes_on_with_any_number_of_hosts(void)
         uint64_t base = 0;
         srand(seed);
         while (base < MOST_RECORDS / 2) {
-            uint32_t n_hosts = 1 + (uint32_t)(rand() % 20);
+            struct stg_deal deal = {.n_hosts = 1 + (uint32_t)(rand() % 20)};
             uint64_t rounds = (uint64_t)(rand() % 5);
-            for (uint32_t host = 0; host < n_hosts; host++) {
-                struct stg_deal deal = {.n_hosts = n_hosts, .host = host};
+            struct stg_deal_share share;
+            for (; deal.host < deal.n_hosts; deal.host++) {
+                share = stg_deal_share(&deal, NULL);
                 for (uint64_t i = 0; i < rounds; i++)
-                    taken[stg_deal_record(&deal, base, i)]++;
+                    taken[stg_deal_record(&share, base, i)]++;
             }
-            base = stg_deal_after(&(struct stg_deal){.n_hosts = n_hosts}, base, rounds);
+            base = stg_deal_after(&share, base, rounds);
         }
         for (uint64_t i = 0; i < MOST_RECORDS; i++)
             CHECK_INT(taken[i], i < base);
@@ -74,14 +108,32 @@ static void a_division_goes_on_with_any_number_of_hosts(void)
 
 static void ten_thousand_hosts_divide_a_large_pass(void)
 {
-    const uint32_t n_hosts = 10000;
+    const struct stg_deal last = {.n_hosts = 10000, .host = 9999};
     const uint64_t n = 3ull << 40;
-    struct stg_deal last = {.n_hosts = n_hosts, .host = n_hosts - 1};
-    uint64_t rounds = stg_deal_rounds(&last, n, false);
-    CHECK(stg_deal_record(&last, 0, rounds - 1) < n);
-    CHECK(stg_deal_record(&last, 0, rounds) >= n);
-    CHECK_INT(stg_deal_after(&last, 5, UINT64_MAX), UINT64_MAX);
-    CHECK_INT(stg_deal_record(&last, UINT64_MAX, 1), UINT64_MAX);
+    struct stg_deal_share share = stg_deal_share(&last, NULL);
+    uint64_t rounds = stg_deal_count(&share, n, false);
+    CHECK(stg_deal_record(&share, 0, rounds - 1) < n);
+    CHECK(stg_deal_record(&share, 0, rounds) >= n);
+    CHECK_INT(stg_deal_after(&share, 5, UINT64_MAX), UINT64_MAX);
+    CHECK_INT(stg_deal_record(&share, UINT64_MAX, 1), UINT64_MAX);
+}
+
+static void the_largest_weights_of_the_most_hosts_do_not_overflow(void)
+{
+    static struct stg_value weights[STG_DEAL_MAX_WEIGHTED];
+    for (uint32_t i = 0; i < STG_DEAL_MAX_WEIGHTED; i++)
+        weights[i].i = STG_DEAL_MAX_WEIGHT;
+    const struct stg_deal last = {.n_hosts = STG_DEAL_MAX_WEIGHTED,
+                                  .host = STG_DEAL_MAX_WEIGHTED - 1};
+    struct stg_deal_share share = stg_deal_share(&last, weights);
+    CHECK_INT(share.n_slots, 4194304);
+    CHECK_INT(share.first, 4193280);
+    CHECK_INT(stg_deal_record(&share, 0, 1024), 4194304 + 4193280);
+    CHECK_INT(stg_deal_record(&share, 0, UINT64_MAX), UINT64_MAX);
+    CHECK_INT(stg_deal_count(&share, UINT64_MAX, false), 4503599627369472);
+    const struct stg_deal alone = {.n_hosts = 1};
+    share = stg_deal_share(&alone, weights);
+    CHECK_INT(stg_deal_count(&share, UINT64_MAX, true), UINT64_MAX);
 }
 
 static void ranks_of_a_host_follow_one_another(void)
@@ -126,8 +178,10 @@ static void ranks_that_contradict_one_another_are_named(void)
 
 static const struct stg_test tests[] = {
     TEST(each_record_is_of_one_host_in_each_whole_round),
+    TEST(a_host_takes_as_many_records_of_a_round_as_its_weight),
     TEST(a_division_goes_on_with_any_number_of_hosts),
     TEST(ten_thousand_hosts_divide_a_large_pass),
+    TEST(the_largest_weights_of_the_most_hosts_do_not_overflow),
     TEST(ranks_of_a_host_follow_one_another),
     TEST(ranks_that_contradict_one_another_are_named),
 };

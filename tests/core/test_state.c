@@ -48,6 +48,24 @@ static void what_is_written_is_read(void)
     CHECK(memcmp(&state, &again, sizeof(state)) == 0);
 }
 
+/* States of hosts without weights have the text that they had before there were any. */
+static void a_state_of_a_host_has_its_weight_if_there_are_weights(void)
+{
+    char text[STG_STATE_TEXT_BYTES];
+    struct stg_err err = {0};
+    for (uint64_t weight = 0; weight < 3; weight++) {
+        struct stg_state state = example(), again = {0};
+        state.hosts = 3;
+        state.base = 77;
+        state.weight = weight;
+        size_t n = stg_state_write(&state, text);
+        CHECK(strstr(text, ",\"hosts\":3,\"base\":77,") != NULL);
+        CHECK_INT(strstr(text, ",\"weight\":") != NULL, weight > 0);
+        CHECK_OK(stg_state_read(text, n, &again, &err), err);
+        CHECK(memcmp(&state, &again, sizeof(state)) == 0);
+    }
+}
+
 static void the_largest_state_fits(void)
 {
     char text[STG_STATE_TEXT_BYTES];
@@ -566,6 +584,7 @@ static void texts_of_no_set_are_refused(void)
 
 static const struct stg_test tests[] = {
     TEST(what_is_written_is_read),
+    TEST(a_state_of_a_host_has_its_weight_if_there_are_weights),
     TEST(the_largest_state_fits),
     TEST(another_form_of_the_same_object_is_read),
     TEST(a_text_that_is_cut_anywhere_is_refused),

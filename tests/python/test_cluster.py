@@ -419,6 +419,138 @@ sys.stdin.readline()
         self.assertEqual(sum(int(text.split()[2]) for text in rows), 3000)
 
 
+class TestWeights(unittest.TestCase):
+    """Hosts that take different numbers of elements of a round (docs/dataset.md, "weights")."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = [Host(number) for number in range(3)]
+        for host in cls.hosts:
+            cls.addClassCleanup(host.daemon.close)
+
+    def setUp(self):
+        self.addCleanup(lambda: [host.leave() for host in self.hosts])
+        self.name = self.id().rsplit(".", 1)[1][:64]
+
+    def apply(self, n, weights, hosts=None, **options):
+        for host in hosts or self.hosts:
+            host.apply(self.name, n, **{"shard": {"weights": weights}, "delivery": "split", "num_clients": 1, **options})
+
+    def open(self, hosts=None, **options):
+        for host in hosts or self.hosts:
+            host.open(self.name, len(hosts or self.hosts), local_size=1, **options)
+
+    def shares(self, weights, pads=False):
+        """The rows of each host, dealt one by one along the order of a run without ranks."""
+        with stager.open(self.name, runtime_dir=self.hosts[0].daemon.runtime_dir, private_run=True) as stream:
+            order = [int(row) for batch in stream for row in batch["value"]]
+        slots = [number for number, weight in enumerate(weights) for _ in range(weight)]
+        whole = len(order) // len(slots) * len(slots)
+        order = order + [order[whole]] * (whole + len(slots) - len(order)) if pads else order[:whole]
+        return [[row for at, row in enumerate(order) if slots[at % len(slots)] == number] for number in range(len(weights))]
+
+    def test_each_row_is_taken_once_by_the_host_of_its_place(self):
+        weights, n = [2, 1, 3], 6 * 50 + 5
+        self.apply(n, weights)
+        self.open()
+        rows = [host.rest()[0] for host in self.hosts]
+        self.assertEqual([len(part) for part in rows], [100, 50, 150])
+        self.assertEqual(rows, self.shares(weights))
+        self.assertEqual(len({row for part in rows for row in part}), n - 5)
+        for host in self.hosts:
+            self.assertEqual(stager.status(self.name, runtime_dir=host.daemon.runtime_dir)["remainder_elements"], 5)
+
+    def test_weights_of_one_are_no_weights(self):
+        self.apply(301, [1, 1, 1])
+        self.open()
+        rows = [host.rest() for host in self.hosts]
+        self.name = "without_weights"
+        for host in self.hosts:
+            host.leave()
+            host.apply(self.name, 301, delivery="split", num_clients=1)
+        self.open()
+        self.assertEqual([host.rest() for host in self.hosts], rows)
+
+    def test_pad_gives_a_host_the_first_row_for_each_that_is_missing(self):
+        weights, n = [1, 3, 2], 6 * 9 + 3
+        self.apply(n, weights, shard={"weights": weights, "remainder": "pad"})
+        self.open()
+        rows = [host.rest()[0] for host in self.hosts]
+        self.assertEqual(rows, self.shares(weights, pads=True))
+        self.assertEqual({row for part in rows for row in part}, set(range(n)))
+
+    def test_each_host_goes_on_at_its_own_state_in_the_middle_of_a_round(self):
+        weights = [3, 2, 1]
+        self.apply(6 * 60, weights)
+        shares = self.shares(weights)
+        self.open()
+        rows = [[row for _ in range(steps) for row in host.step()[0]] for host, steps in zip(self.hosts, (13, 9, 5))]
+        self.assertEqual([len(part) % weight for part, weight in zip(rows, weights)], [1, 0, 0])
+        states = [host.streams[0].state_dict() for host in self.hosts]
+        self.assertEqual([(state["hosts"], state["weight"], state["base"]) for state in states], [(3, 3, 0), (3, 2, 0), (3, 1, 0)])
+        for host, state, part, share in zip(self.hosts, states, rows, shares):
+            host.leave()
+            host.daemon.stop()
+            host.daemon.start()
+            host.streams.append(host.open_one(self.name, 3, 0, 1, state=state))
+            self.assertEqual(part + host.rest()[0], share)
+        self.hosts[2].leave()
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "state is of a host of weight 3 of 3 hosts, and this is a host of weight 1"):
+            self.hosts[2].open_one(self.name, 3, 0, 1, state=states[0])
+        self.name = "other_weights"
+        self.apply(6 * 60, [3, 1, 1], self.hosts[2:])
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "the state is of another pipeline: .*shard"):
+            self.hosts[2].open_one(self.name, 3, 0, 1, state=states[2])
+
+    def test_hosts_may_have_different_numbers_of_clients(self):
+        weights, n, hosts = [2, 1], 3 * BATCH * 20, self.hosts[:2]
+        for host, n_clients in zip(hosts, weights):
+            self.apply(n, weights, [host], num_clients=n_clients)
+            for _ in range(n_clients):
+                host.streams.append(host.open_one(self.name, 2, 0, 1, client_id=f"client-{len(host.streams)}"))
+        rows = [sorted(row for part in host.rest() for row in part) for host in hosts]
+        self.assertEqual(rows, [sorted(share) for share in self.shares(weights)])
+
+    def test_hosts_may_have_different_numbers_of_batches_behind_a_filter(self):
+        weights, hosts = [3, 1], self.hosts[:2]
+        self.apply(400, weights, hosts, steps=[lambda dataset: dataset.filter(lambda element: element["value"] > 99)])
+        self.open(hosts)
+        self.assertEqual(sorted(row for host in hosts for row in host.rest()[0]), list(range(100, 400)))
+
+    def test_what_does_not_fit_is_refused(self):
+        def refuse(error, text, weights, **options):
+            with self.assertRaisesRegex(error, text):
+                self.apply(60, weights, self.hosts[:1], **options)
+
+        invalid = stager.InvalidArgumentError
+        for delivery in "round_robin", "broadcast":
+            refuse(invalid, r"step shard \(.*\): with weights hosts get different numbers of batches.*set delivery of staged to split",
+                   [2, 1], delivery=delivery)
+        refuse(invalid, r"weights\[1\]: found 0; expected an integer from 1 to 1024", [2, 0])
+        refuse(invalid, r"weights\[0\]: found 1025", [1025])
+        refuse(invalid, "weights has 4097 values; it must have one for each of 1 to 4096 hosts", [1] * 4097)
+        with self.assertRaisesRegex(invalid, "weights are those of hosts: write num_shards: auto"):
+            stager.apply(stager.range(9).shard(3, 1, weights=[1]).batch(2).staged(name=self.name),
+                         runtime_dir=self.hosts[0].daemon.runtime_dir)
+        self.apply(60, [2, 1, 1], self.hosts[:2])
+        with self.assertRaisesRegex(stager.FailedPreconditionError, r"step shard \(.*\): weights has 3 values, and the job has 2 hosts"):
+            self.open(self.hosts[:2])
+        self.name = "of_three_clients"
+        self.apply(60, [2, 1, 1], self.hosts[:1], num_clients=3)
+        with self.assertRaisesRegex(invalid, "local_size is 2, and num_clients 3"):
+            self.hosts[0].open(self.name, 3)
+
+    def test_hosts_that_etcd_finds_have_no_weights(self):
+        host = Host(0, cluster={"etcd": {"endpoints": ["http://127.0.0.1:1"]}})
+        self.addCleanup(host.daemon.close)
+        self.apply(60, [2, 1], [host])
+        with self.assertRaisesRegex(stager.FailedPreconditionError, "weights are those of a fixed number of hosts.*open with dp_rank and dp_size"):
+            stager.open(self.name, runtime_dir=host.daemon.runtime_dir, local_rank=0, local_size=1)
+        host.streams.append(host.open_one(self.name, 2, 0, 1))
+        self.assertEqual(len(host.rest()[0]), 40)
+        host.leave()
+
+
 class TestWorkers(unittest.TestCase):
     """Three hosts with two trainers each, for which two stage workers make batches (docs/cluster.md, "Workers of several hosts")."""
 
@@ -452,13 +584,13 @@ class TestWorkers(unittest.TestCase):
         self.workers = []
         self.addCleanup(lambda: [host.leave() for host in self.hosts])
 
-    def define(self, before=(), behind=(), **shard):
+    def define(self, before=(), behind=(), staged=(), **shard):
         """The pipeline of all hosts, without workers; and two workers that serve it."""
         dataset = [{"files": {"pattern": [self.lines]}}, {"text_line": {}}, {"shuffle": {"global": True, "seed": 3}}, *before,
                    {"shard": {"num_shards": "auto", **shard}}, *behind, {"batch": {"batch_size": self.SIZE}}]
         self.pipeline = {"name": self.name, "dataset": dataset, "graph": self.GRAPH}
         self.staged = {"delivery": "round_robin", "num_clients": 2, "features": {"value": "value", "half": "half"},
-                       "num_threads": 1}
+                       "num_threads": 1, **dict(staged)}
         path = self.file(self.name + ".yaml", json.dumps({**self.pipeline, "staged": self.staged}))
         for number in range(2):
             self.workers.append(stage_workers.Stagerd(path, self.token, os.path.join(self.shared, f"{self.name}-{number}.log")))
@@ -540,6 +672,23 @@ class TestWorkers(unittest.TestCase):
         self.define(before=[{"repeat": {"count": 2}}, number], behind=[number])
         self.assertGreater(self.check(epochs=2, n_left_out=20), 0)
 
+    def test_hosts_of_different_weights_get_batches_of_workers_too(self):
+        self.define(before=[{"repeat": {"count": 2}}], weights=[2, 1, 3], staged={"delivery": "split", "num_clients": 1})
+        got = []
+        for workers in (), self.workers:
+            self.apply(*workers)
+            for host in self.hosts:
+                host.open(self.name, 3, local_size=1)
+            got.append([self.take([host]) for host in self.hosts])
+            for host in self.hosts:
+                host.leave()
+        (want, _), (same, made) = (zip(*run) for run in got)
+        self.assertEqual(same, want)
+        self.assertGreater(min(made), 0)
+        rows = [[value for batch in part for value in batch[3]] for part, in want]
+        self.assertEqual([len(part) for part in rows], [2 * 500, 500, 3 * 500])
+        self.assertEqual(sum(Counter(row for part in rows for row in part).values()), 2 * self.N - 2)
+
     def test_auto_is_as_exact(self):
         self.define()
         self.check(n_left_out=1, mode="auto")
@@ -611,15 +760,15 @@ class TestCompare(unittest.TestCase):
             self.addCleanup(host.daemon.close)
             self.hosts.append(host)
 
-    def apply(self, sizes, seeds=(1, 1, 1)):
+    def apply(self, sizes, seeds=(1, 1, 1), weights=(None, None, None)):
         """Each host has files of so many lines below a folder of its own."""
-        for host, counts, seed in zip(self.hosts, sizes, seeds):
+        for host, counts, seed, each in zip(self.hosts, sizes, seeds, weights):
             folder = os.path.join(host.daemon.folder, "data")
             os.makedirs(folder, exist_ok=True)
             for letter, count in counts.items():
                 with open(os.path.join(folder, letter), "w", encoding="ascii") as file:
                     file.writelines(f"{number:05}\n" for number in range(count))
-            dataset = stager.files(os.path.join(folder, "*")).text_line().shuffle(8, seed=seed).shard("auto")
+            dataset = stager.files(os.path.join(folder, "*")).text_line().shuffle(8, seed=seed).shard("auto", weights=each)
             stager.apply(dataset.batch(BATCH).staged(name=self.name, num_clients=1), runtime_dir=host.daemon.runtime_dir)
 
     def run_all(self, numbers=None, n_hosts=None, **options):
@@ -663,6 +812,14 @@ class TestCompare(unittest.TestCase):
         self.start(2)
         self.apply([{"a": 24}] * 2, seeds=[1, 2])
         self.assert_refused(self.run_all(), "step shuffle (number 3)")
+
+    def test_weights_that_differ_are_named_on_all_hosts(self):
+        self.start(2)
+        self.apply([{"a": 24}] * 2, weights=[[2, 1], [1, 2]])
+        self.assert_refused(self.run_all(), "step shard (number 4)")
+        self.name = "same_weights"
+        self.apply([{}] * 2, weights=[[2, 1], [2, 1]])
+        self.assertEqual([len(result) for result in self.run_all()], [16, 8])
 
     def test_two_hosts_of_one_number_are_named(self):
         self.start(2)

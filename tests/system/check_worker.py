@@ -179,13 +179,13 @@ def check_batches(worker, digest):
         check(tensors(frames(body)[0])[1] == expected(index), f"{index} of many at once")
 
 
-def share(rows, host, hosts, begin, pad):
-    """The rows of a host, from the definition: each round has one for each host."""
+def share(rows, host, hosts, begin, pad, weights=None):
+    """The rows of a host, from the definition: each round has one for each host, or as many as its weight says."""
+    owners = [number for number in range(hosts) for _ in range(weights[number] if weights else 1)]
     rest = rows[begin:]
-    whole = len(rest) // hosts * hosts
-    last = rest[whole:]
-    got = rest[host:whole:hosts]
-    return got + [last[host] if host < len(last) else last[0]] if pad and last else got
+    last = len(rest) % len(owners)
+    rest = rest + rest[len(rest) - last:][:1] * (len(owners) - last) if pad and last else rest[:len(rest) - last]
+    return [row for at, row in enumerate(rest) if owners[at % len(owners)] == host]
 
 
 def check_deals(worker, pipelines):
@@ -251,6 +251,26 @@ def check_deals(worker, pipelines):
         status, _, body = get("endless", place["index"], 2, 3, place["begin"])
         check(status == 404 and b"epochs ahead" in body, f"{place}: {status} {body}")
     check(get("endless", 0, 2, 3, 0)[0] == 200, "it goes on")
+    check_weights(get)
+
+
+def check_weights(get):
+    """Any batch, in any order: most begin in the middle of a round."""
+    rng = random.Random(9)
+    rows = [r * 7 for r in range(N)]
+    asked = []
+    for host in range(3):
+        for begin in (0, 100):
+            want = share(rows, host, 3, begin, True, (3, 1, 7))
+            asked += [(host, begin, i, want[i:i + SIZE]) for i in range(0, len(want), SIZE)]
+    rng.shuffle(asked)
+    for host, begin, first, want in asked[:60]:
+        status, _, body = get("weighted", first // SIZE, host, 3, begin)
+        what = f"weighted: {first} of host {host} from {begin}: {status}"
+        check(status == 200 and tensors(frames(body)[0])[1]["label"] == want, f"{what} {body[:200]} is not {want}")
+    check(tensors(frames(get("weighted", 7, 0, 1, 0)[2])[0])[1]["label"] == rows[7 * SIZE:8 * SIZE], "one host has all rows")
+    status, _, body = get("weighted", 0, 0, 2, 0)
+    check(status == 400 and b"weights has 3 values, and the job has 2 hosts" in body, f"two hosts: {status} {body}")
 
 
 def check_connection(worker, digest):
@@ -407,7 +427,8 @@ def main(build):
         for name, steps in (
                 ("plain", "shard: auto"), ("padded", "shard: {num_shards: auto, remainder: pad}"),
                 ("mixed", "shuffle: {global: true, seed: 3}\n- repeat: {count: 2}\n- shard: auto"),
-                ("endless", "repeat\n- shard: auto")):
+                ("endless", "repeat\n- shard: auto"),
+                ("weighted", "shard: {num_shards: auto, weights: [3, 1, 7], remainder: pad}")):
             deals.append(os.path.join(folder, name + ".yaml"))
             with open(deals[-1], "w", encoding="utf-8") as file:
                 file.write(text.replace("name: rows", "name: " + name).replace("- text_line", "- text_line\n- " + steps))

@@ -34,6 +34,10 @@ static int shard_infer(const struct stg_step *step, const struct stg_schema *in,
             *ret = *in;
         return rc;
     }
+    if (stg_attr_find(step->attrs, step->n_attrs, "weights") != NULL)
+        return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,
+                            "weights are those of hosts: write num_shards: auto, or "
+                            "remove weights");
     int64_t index = stg_step_int(step, "index", -1);
     if (stg_attr_find(step->attrs, step->n_attrs, "index") == NULL)
         return stg_step_err(step, -STAGER_INVALID_ARGUMENT, err,

@@ -46,6 +46,7 @@ struct stg_step_row {
     void (*prepare)(void); /* makes files; may be NULL */
     /* before each run: removes the files of the last one; may be NULL */
     void (*reset)(void);
+    struct stg_deal deal; /* of `shard: auto`; n_hosts 0: a run of no job */
 };
 
 /* The usual start of a row: a step after a source of 20 records. */

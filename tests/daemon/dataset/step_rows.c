@@ -541,6 +541,39 @@ const struct stg_step_row stg_step_rows[] = {
      .pipeline = STG_AFTER_SOURCE("shard: auto"),
      .in_place = "0 1 ! 2 3 4 5 6 7 !"},
     {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: auto, remainder: pad}"),
+     .deal = {.n_hosts = 3, .host = 2},
+     .in_place = "! 2 5 ! 6"},
+    /* Rounds of weights, of which a position may be in the middle. */
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: auto, weights: [2, 1, 1]}"),
+     .deal = {.n_hosts = 3, .host = 0},
+     .in_place = "! 0 1 4 5 !"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: auto, weights: [2, 1, 1]}\n"
+                                  "- repeat: {count: 2}"),
+     .deal = {.n_hosts = 3, .host = 1},
+     .in_place = "! 2 6 ! ! 2 6 !"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("repeat: {count: 3}\n"
+                                  "- shard: {num_shards: auto, weights: [1, 5]}\n"
+                                  "- batch: {batch_size: 3}"),
+     .deal = {.n_hosts = 2, .host = 1}},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: auto, weights: [4, 2], remainder: "
+                                  "pad}"),
+     .deal = {.n_hosts = 2, .host = 0},
+     .in_place = "! 0 1 2 3 ! 6 7 6 6"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("shard: {num_shards: auto, weights: [3, 2], remainder: "
+                                  "pad}"),
+     .deal = {.n_hosts = 2, .host = 1},
+     .in_place = "! 3 4 ! 5 5"},
+    {.step = "shard",
+     .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 2}\n"
+                                  "- shard: {num_shards: auto, weights: [3], remainder: "
+                                  "pad}")},
+    {.step = "shard",
      .pipeline = STG_AFTER_SOURCE("batch: {batch_size: 2}\n"
                                   "- shard: {num_shards: 2, index: 1}")},
     {.step = "enumerate",

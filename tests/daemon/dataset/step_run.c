@@ -89,6 +89,7 @@ int stg_step_run_try(struct stg_step_run *run, struct stg_err *err)
     env.stopped = &run->stopped;
     env.buffer_bytes = run->buffer_bytes;
     env.notes_marks = run->notes_marks;
+    env.deal = run->row->deal;
     atomic_store(&run->stopped, 0);
     int rc = stg_dataset_create(run->spec, &env, &run->dataset, err);
     if (rc == 0)

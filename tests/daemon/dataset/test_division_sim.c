@@ -37,7 +37,7 @@ struct host {
     bool is_alive, is_cut; /* cut: it cannot reach the register */
     unsigned heard;        /* tick at which the register heard it last */
     uint64_t attempt;      /* generation that it is in; 0: none */
-    struct stg_deal share;
+    struct stg_deal_share share;
     uint64_t base, rounds; /* of that attempt: its first record, and rounds taken */
     struct stg_membership_seen membership;
 };
@@ -120,15 +120,16 @@ static void begin_attempt(void)
         struct stg_state state = reg.commit;
         if (!host->is_alive || host->is_cut)
             continue; /* it does not learn of the attempt: this one ends soon, too */
-        host->share = (struct stg_deal){.n_hosts = generation->n, .host = i};
-        CHECK_INT(stg_division_restate(&spec.spec, &host->share, &state, &err), 0);
+        const struct stg_deal deal = {.n_hosts = generation->n, .host = i};
+        CHECK_INT(stg_division_restate(&spec.spec, &deal, &state, &err), 0);
+        host->share = stg_deal_share(&deal, NULL);
         host->attempt = generation->number;
         host->base = state.base;
         host->rounds = state.place.elements;
     }
     CHECK_INT(generation->begin, reg.n_commits);
-    const struct stg_deal share = {.n_hosts = generation->n};
-    CHECK_INT(stg_division_restate(&spec.spec, &share, &reg.commit, &err), 0);
+    const struct stg_deal first = {.n_hosts = generation->n};
+    CHECK_INT(stg_division_restate(&spec.spec, &first, &reg.commit, &err), 0);
     count_moved(generation, reg.commit.base);
     before.base = reg.commit.base;
 }
@@ -182,7 +183,7 @@ static void decide(struct host *host)
 
 static uint64_t rounds_of(const struct host *host)
 {
-    return stg_deal_rounds(&host->share, N_RECORDS - host->base, false);
+    return stg_deal_count(&host->share, N_RECORDS - host->base, false);
 }
 
 /* Hosts run ahead of one another, also those that are cut off. */
@@ -272,10 +273,11 @@ static void tick(bool changes)
 
 static bool is_over(void)
 {
-    const struct stg_deal share = {.n_hosts = reg.generation.n};
+    const struct stg_deal first = {.n_hosts = reg.generation.n};
+    const struct stg_deal_share share = stg_deal_share(&first, NULL);
     return reg.generation.is_closed &&
            reg.commit.place.elements ==
-               stg_deal_rounds(&share, N_RECORDS - reg.commit.base, false);
+               stg_deal_count(&share, N_RECORDS - reg.commit.base, false);
 }
 
 static void run_seed(uint64_t seed)
@@ -299,8 +301,9 @@ static void run_seed(uint64_t seed)
     while (!is_over())
         tick(n_deaths < N_DEATHS && now % 48 >= 16 && now % 48 < 32);
     CHECK(n_deaths >= N_DEATHS);
-    uint64_t covered = stg_deal_after(&(struct stg_deal){.n_hosts = reg.generation.n},
-                                      reg.commit.base, reg.commit.place.elements);
+    const struct stg_deal first = {.n_hosts = reg.generation.n};
+    const struct stg_deal_share share = stg_deal_share(&first, NULL);
+    uint64_t covered = stg_deal_after(&share, reg.commit.base, reg.commit.place.elements);
     CHECK(N_RECORDS - covered < reg.generation.n);
     stg_generation_finish(&reg.generation);
     stg_generation_finish(&before.generation);
