@@ -82,9 +82,21 @@ static void mix_step(struct sum *sum, const struct stg_step *step)
     }
 }
 
+/* The share of the host. A run of no job has all records. */
+static void mix_deal(struct sum *sum, const struct stg_dataset_env *env)
+{
+    if (env->deal.n_hosts == 0)
+        return;
+    mix(sum, env->deal.n_hosts);
+    mix(sum, env->deal.host);
+    mix(sum, env->deal_first);
+}
+
 static void mix_iter(struct sum *sum, const struct stg_iter *iter)
 {
     mix_step(sum, iter->step);
+    if (iter == iter->dataset->divider)
+        mix_deal(sum, &iter->dataset->env);
     for (const struct stg_iter *in = iter->input; in != NULL; in = in->sibling) {
         mix(sum, 1);
         mix_iter(sum, in);

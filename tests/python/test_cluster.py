@@ -208,6 +208,18 @@ class TestCluster(unittest.TestCase):
         rows += [row for part in self.hosts[0].rest() for row in part]
         self.assertEqual(sorted(rows), list(range(n - BATCH)))
 
+    def test_the_cache_of_a_host_is_not_that_of_another(self):
+        """A stagerd that is another host in the next job, and has the file of the first one still."""
+        host = self.hosts[0]
+        path = os.path.join(host.daemon.folder, "cache")
+        dataset = stager.range(40).shard("auto").cache(path).batch(BATCH)
+        stager.apply(dataset.staged(name=self.name, num_clients=1), runtime_dir=host.daemon.runtime_dir)
+        for rank, n_hosts in ((0, 2), (1, 2), (1, 4), (0, 2)):
+            with stager.open(self.name, runtime_dir=host.daemon.runtime_dir, timeout=60, dp_rank=rank, dp_size=n_hosts,
+                             local_rank=0, local_size=1) as stream:
+                rows = [int(row) for batch in stream for row in batch["value"]]
+            self.assertEqual(rows, list(range(rank, 40, n_hosts)))
+
     # ---- where a job begins without a state ----
 
     def assert_once(self, parts, n):
