@@ -12,9 +12,9 @@
 
 #include "core/err.h"
 
-/* In the build tree it lies in `folder` below stagerd; where it was installed, at the
- * place that the build chose, or as far from stagerd as that. NOT_FOUND; path names the
- * last place then. */
+/* In the build tree and in a wheel it lies in `folder` below stagerd; where it was
+ * installed, at the place that the build chose, or as far from stagerd as that.
+ * NOT_FOUND; path names the last place then. */
 int stg_helper_find(const char *folder, const char *name, char *path, size_t bytes,
                     struct stg_err *err);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/library/tls.h"
 #include "core/status.h"
 #include "daemon/worker/path.h"
 
@@ -414,6 +415,9 @@ static void be_silent(void *arg, const char *fmt, va_list args)
 int stg_worker_http_create(const struct stg_worker_http_config *config,
                            struct stg_worker_http **ret, struct stg_err *err)
 {
+    int rc = config->certificate != NULL ? stg_tls_library(err) : 0;
+    if (rc < 0)
+        return rc;
     struct stg_worker_http *http = calloc(1, sizeof(*http));
     if (http == NULL)
         return stg_err(err, -STAGER_RESOURCE_EXHAUSTED, "out of memory");

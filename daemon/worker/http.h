@@ -19,7 +19,8 @@ struct stg_worker_http_config {
     int fd;                        /* to stagerd */
 };
 
-/* config is copied, its texts are borrowed. INVALID_ARGUMENT: the certificate or key. */
+/* config is copied, its texts are borrowed. INVALID_ARGUMENT: the certificate or key.
+ * FAILED_PRECONDITION: the machine has no library for TLS. */
 int stg_worker_http_create(const struct stg_worker_http_config *config,
                            struct stg_worker_http **ret, struct stg_err *err);
 void stg_worker_http_destroy(struct stg_worker_http *http);

@@ -39,6 +39,7 @@ ONLY_IN = [
     (r"curl/.*", ["daemon/storage/", "daemon/remote_stage/", "daemon/cluster/etcd.c"]),
     (r"flatbuffers/.*", ["daemon/format/arrow/metadata.cc"]),
     (r"expat\.h$", ["daemon/storage/http/xml.c"]),
+    (r"gnutls/.*", ["core/library/tls_loaded.c"]),
     (r"microhttpd\.h$", ["client/metrics/http.c", "daemon/worker/http.c"]),
     (r"nanomsg/.*", ["daemon/gate/main.c", "daemon/gate/confine.c", "client/stagerctl/endpoint.c"]),
     (r"j(peglib|error)\.h$", ["ops/kernels/image/jpeg.c"]),

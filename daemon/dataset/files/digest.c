@@ -93,7 +93,7 @@ int stg_digest_write(const struct stg_dataset *dataset,
                      const struct stg_pipeline_spec *spec, uint64_t content,
                      char ret[STG_DIGEST_BYTES], struct stg_err *err)
 {
-    int rc = stg_http_libraries(err);
+    int rc = stg_http_crypto(err);
     if (rc < 0)
         return rc;
     EVP_MD_CTX *to = EVP_MD_CTX_new();

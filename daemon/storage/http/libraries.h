@@ -13,4 +13,7 @@
  * No other function of them may be called before the first success. */
 int stg_http_libraries(struct stg_err *err);
 
+/* The same, of libcrypto alone. */
+int stg_http_crypto(struct stg_err *err);
+
 #endif

@@ -5,3 +5,8 @@ int stg_http_libraries(struct stg_err *err)
 {
     return 0;
 }
+
+int stg_http_crypto(struct stg_err *err)
+{
+    return 0;
+}

@@ -5,20 +5,22 @@
  */
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <pthread.h>
 #include <stdarg.h>
 
+#include "core/library/library.h"
 #include "daemon/storage/http/libraries.h"
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 #undef curl_multi_setopt
 
-#define CURL_SONAME "libcurl.so.4"
-#define CRYPTO_SONAME "libcrypto.so.3"
+static const struct stg_library curl = {"libcurl.so.4", "libcurl4",
+                                        "data on other machines"};
+static const struct stg_library crypto = {"libcrypto.so.3", "libssl3",
+                                          "SHA-256 of S3 and of stage workers"};
 
 /* The functions that stagerd calls. */
 #define CURL_FUNCTIONS(X)                                                                \
@@ -57,50 +59,48 @@ static struct {
     CRYPTO_FUNCTIONS(POINTER)
 } loaded;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct stg_err failure; /* of the loading; code 0: none */
+static struct stg_err curl_failure, crypto_failure; /* of loading; code 0: none */
 
-static void *open_library(const char *soname, const char *package)
+static void load_curl(void)
 {
-    void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        stg_err(&failure, -STAGER_FAILED_PRECONDITION,
-                "this stagerd needs %s for data on other machines (Debian's package %s): "
-                "%s",
-                soname, package, dlerror());
-    return library;
-}
-
-static void find(void *library, const char *soname, const char *name, void *ret)
-{
-    void *function = dlsym(library, name);
-    if (function == NULL && failure.code == 0)
-        stg_err(
-            &failure, -STAGER_FAILED_PRECONDITION,
-            "%s of this machine has no %s: stagerd needs a newer one for data on other "
-            "machines",
-            soname, name);
-    *(void **)ret = function;
-}
-
-static void load(void)
-{
-    void *curl = open_library(CURL_SONAME, "libcurl4");
-    void *crypto = curl != NULL ? open_library(CRYPTO_SONAME, "libssl3") : NULL;
-    if (crypto == NULL)
-        return;
-#define FIND_CURL(name) find(curl, CURL_SONAME, #name, &loaded.name);
-#define FIND_CRYPTO(name) find(crypto, CRYPTO_SONAME, #name, &loaded.name);
+    void *handle;
+    int rc = stg_library_open(&curl, &handle, &curl_failure);
+#define FIND_CURL(name)                                                                  \
+    if (rc == 0)                                                                         \
+        rc = stg_library_find(&curl, handle, #name, &loaded.name, &curl_failure);
     CURL_FUNCTIONS(FIND_CURL)
+}
+
+static void load_crypto(void)
+{
+    void *handle;
+    int rc = stg_library_open(&crypto, &handle, &crypto_failure);
+#define FIND_CRYPTO(name)                                                                \
+    if (rc == 0)                                                                         \
+        rc = stg_library_find(&crypto, handle, #name, &loaded.name, &crypto_failure);
     CRYPTO_FUNCTIONS(FIND_CRYPTO)
+}
+
+static int result(const struct stg_err *failure, struct stg_err *err)
+{
+    if (failure->code != 0 && err != NULL)
+        *err = *failure;
+    return failure->code;
+}
+
+int stg_http_crypto(struct stg_err *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_crypto);
+    return result(&crypto_failure, err);
 }
 
 int stg_http_libraries(struct stg_err *err)
 {
-    pthread_once(&once, load);
-    if (failure.code != 0 && err != NULL)
-        *err = failure;
-    return failure.code;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load_curl);
+    int rc = result(&curl_failure, err);
+    return rc == 0 ? stg_http_crypto(err) : rc;
 }
 
 /* ---- libcurl ---- */
