@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: built on a bare Debian 12, and tried on another one that has no compiler (wheel_inside.py): what it holds, its programs, the
-Python example of README.md, and data on other machines with and without libcurl.
+"""The wheel: built on a bare Debian 12, and tried on another one that has no compiler (wheel_inside.py): what it holds, its programs,
+workers and metrics, the Python example of README.md, and data on other machines with and without libcurl.
 
     check_wheel.py [--root FOLDER]
 
@@ -39,7 +39,7 @@ def look_at(wheel):
         names = content.namelist()
     libraries = {re.sub(r".*/lib(.*)-[0-9a-f]{8}\.so.*", r"\1", name) for name in names if name.startswith("stager.libs/lib")}
     assert libraries == LIBRARIES, f"libraries: {sorted(libraries)}"
-    for name in ("_core.abi3.so", "libstager-compute.so", "stagerd", "stagerctl"):
+    for name in ("_core.abi3.so", "libstager-compute.so", "stagerd", "stagerctl", "stager-metrics", "worker/stager-worker", "licenses/LGPL-2.1"):
         assert f"stager/{name}" in names, f"{name} is missing: {names}"
 
 

@@ -54,7 +54,7 @@ def main(given: Optional[List[str]] = None) -> int:
 
 
 def program() -> None:
-    """The commands stagerd and stagerctl of a wheel: the programs beside this file."""
+    """The commands stagerd, stagerctl and stager-metrics of a wheel: the programs beside this file."""
     name = os.path.basename(sys.argv[0])
     os.execv(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), [name, *sys.argv[1:]])
 
