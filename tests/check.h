@@ -54,6 +54,12 @@ void stg_check_contains(const char *file, int line, const char *got, const char 
 
 #define FAIL(...) stg_test_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define SKIP(...) stg_test_skip(__VA_ARGS__)
+/* At the begin of a long test that starts no thread: tsan has nothing to find in it. */
+#if defined(__SANITIZE_THREAD__)
+#define SKIP_WITHOUT_THREADS() SKIP("it starts no thread")
+#else
+#define SKIP_WITHOUT_THREADS() ((void)0)
+#endif
 #define CHECK(condition)                                                                 \
     do {                                                                                 \
         if (!(condition))                                                                \

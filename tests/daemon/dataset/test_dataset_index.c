@@ -677,23 +677,15 @@ static void check_all_kinds(bool is_compressed, bool is_indexed, unsigned n)
     }
 }
 
-/* tsan has nothing to find in a test that starts no thread. */
-static void skip_without_threads(void)
-{
-#if defined(__SANITIZE_THREAD__)
-    SKIP("it starts no thread");
-#endif
-}
-
 static void a_skip_by_the_index_is_a_run_that_was_not_interrupted(void)
 {
-    skip_without_threads();
+    SKIP_WITHOUT_THREADS();
     check_all_kinds(false, true, 40);
 }
 
 static void so_is_one_without_indexes(void)
 {
-    skip_without_threads();
+    SKIP_WITHOUT_THREADS();
     check_all_kinds(false, false, 6);
 }
 

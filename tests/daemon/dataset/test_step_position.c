@@ -501,17 +501,9 @@ static void marks_survive_the_daemon_and_replace_what_lies_before(void)
     }
 }
 
-/* tsan has nothing to find in a test that starts no thread. */
-static void skip_without_threads(void)
-{
-#if defined(__SANITIZE_THREAD__)
-    SKIP("it starts no thread");
-#endif
-}
-
 static void a_shuffle_goes_on_behind_marks_and_behind_errors(void)
 {
-    skip_without_threads();
+    SKIP_WITHOUT_THREADS();
     check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n", false, 10000,
                  6000);
     check_killed(LISTS TWO_OF_THREE "\n- shuffle: {buffer_size: 50}\n"
@@ -601,7 +593,7 @@ static void check_behind_error(const char *pipeline, uint64_t n, int64_t n_made)
 
 static void behind_errors_what_lies_before_is_not_produced(void)
 {
-    skip_without_threads();
+    SKIP_WITHOUT_THREADS();
     for (size_t i = 0; i < sizeof(behind_errors) / sizeof(behind_errors[0]); i++) {
         for (uint64_t n = 0; n < 7; n++)
             check_behind_error(behind_errors[i].pipeline, behind_errors[i].n + n,
