@@ -377,6 +377,7 @@ static double spread(const char *step, int64_t value)
 
 static void places_are_uniform_where_those_of_a_window_are_not(void)
 {
+    SKIP_WITHOUT_THREADS();
     CHECK(spread("shuffle: {global: true, exact: true, buffer_size: 50}", 0) < LIMIT);
     CHECK(spread("shuffle: {global: true, exact: true, buffer_size: 50}", 1599) < LIMIT);
     CHECK(spread("shuffle: {global: true, block_size: 10, buffer_size: 50}", 0) < LIMIT);
