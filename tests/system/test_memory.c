@@ -656,7 +656,7 @@ static const struct stg_test tests[] = {
     TEST(batches_reuse_the_heap_without_page_faults),
     TEST(attaching_and_leaving_costs_nothing_in_the_end),
     TEST_SLOW(deleted_pipelines_leave_no_memory_behind, 60),
-    TEST(what_closed_streams_keep_is_shown_and_bounded),
+    TEST_SLOW(what_closed_streams_keep_is_shown_and_bounded, 60),
     TEST(a_small_batch_that_is_kept_keeps_little),
     TEST(a_batch_in_work_counts_with_the_memory_that_it_has),
     TEST(many_small_pipelines_share_a_small_budget),
