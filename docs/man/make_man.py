@@ -81,7 +81,8 @@ def table(lines):
     widths = [max(bare(row[i]) for row in rows) for i in range(n)]
     if max(widths) > WIDE or sum(widths) + 3 * n > 68:
         return entries(rows, [width > WIDE for width in widths])
-    out = [".PP", ".TS", " ".join(["l"] * n) + "."]
+    # On one page, where there are pages: lintian's man has them.
+    out = [".PP", f".ne {len(rows) + 3}v", ".TS", " ".join(["l"] * n) + "."]
     if any(rows[0]):
         out += ["\t".join(inline(cell) for cell in rows[0]), "_"]
     return out + ["\t".join(inline(cell) for cell in row) for row in rows[1:]] + [".TE"]
