@@ -72,13 +72,17 @@ class Host:
             self.streams.pop().close()
 
 
-class TestCluster(unittest.TestCase):
+class HostCase(unittest.TestCase):
+    """Three hosts, which the tests of a class share."""
+
     @classmethod
     def setUpClass(cls):
         cls.hosts = [Host(number) for number in range(3)]
         for host in cls.hosts:
             cls.addClassCleanup(host.daemon.close)
 
+
+class TestCluster(HostCase):
     def setUp(self):
         cleared = {name: "" for name in os.environ if name.startswith(LAUNCHERS)}
         patch = mock.patch.dict(os.environ, cleared)
@@ -431,14 +435,8 @@ sys.stdin.readline()
         self.assertEqual(sum(int(text.split()[2]) for text in rows), 3000)
 
 
-class TestWeights(unittest.TestCase):
+class TestWeights(HostCase):
     """Hosts that take different numbers of elements of a round (docs/dataset.md, "weights")."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.hosts = [Host(number) for number in range(3)]
-        for host in cls.hosts:
-            cls.addClassCleanup(host.daemon.close)
 
     def setUp(self):
         self.addCleanup(lambda: [host.leave() for host in self.hosts])
