@@ -91,7 +91,7 @@ def train(name: str, runtime_dir: str, folder: str, data: str, crashes: bool) ->
             if model.step == crash_at:
                 os.kill(os.getpid(), signal.SIGKILL)
     if saving:
-        saving[0].result()
+        saving[0].result()                  # the last checkpoint
     if rank == 0:
         print(f"{model.step.item()} steps, the last on {n_ranks} ranks, rows {model.seen.item()}, weights "
               f"{sum(p.double().sum().item() for p in model.parameters()):.6f}", flush=True)

@@ -18,8 +18,8 @@ struct command {
     const char *name;
     int argument;
     const char *synopsis;
-    const char
-        *options; /* letters of its own options: see long_options; '-': no --json */
+    /* Letters of its own options (long_options); '-': it has no --json. */
+    const char *options;
     const char *help;
     int (*run)(const struct stg_ctl_options *options);
 };

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 
@@ -12,6 +13,13 @@ void stg_fuzz_fail(const char *file, int line, const char *what, const char *tex
 {
     fprintf(stderr, "%s:%d: not true: %s: %s\n", file, line, what, text);
     abort();
+}
+
+void stg_fuzz_folder(char *ret, size_t bytes)
+{
+    snprintf(ret, bytes, "%s/stg-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    FUZZ_CHECK(mkdtemp(ret) != NULL);
 }
 
 /* ---- an input ---- */

@@ -70,6 +70,9 @@ static inline size_t stg_fuzz_left(const struct stg_fuzz_input *input)
     return (size_t)(input->end - input->at);
 }
 
+/* Makes a folder in shared memory, or in /tmp. The caller removes it. */
+void stg_fuzz_folder(char *ret, size_t bytes);
+
 /* ---- the same result twice ---- */
 
 static inline uint64_t stg_fuzz_hash(uint64_t hash, const void *data, size_t bytes)

@@ -43,25 +43,6 @@ static void draw_source(struct stg_fuzz_input *input, unsigned flags)
         stg_test_source.fail_at = stg_fuzz_byte(input) % 64;
 }
 
-static uint64_t hash_block(const struct stg_block *block)
-{
-    uint64_t hash = stg_fuzz_hash(1, &block->error.code, sizeof(block->error.code));
-    for (uint32_t c = 0; block->error.code == 0 && c < block->n_components; c++) {
-        const struct stg_tensor *tensor = &block->tensors[c];
-        int64_t n = stg_tensor_n(tensor);
-        hash = stg_fuzz_hash(hash, &n, sizeof(n));
-        if (tensor->dtype != STAGER_STRING)
-            hash = stg_fuzz_hash(hash, tensor->data,
-                                 (size_t)n * stg_dtype_bytes(tensor->dtype));
-        for (int64_t i = 0; tensor->dtype == STAGER_STRING && i < n; i++) {
-            uint64_t length;
-            const char *text = stg_tensor_string(tensor, i, &length);
-            hash = stg_fuzz_hash(hash, text, length);
-        }
-    }
-    return hash;
-}
-
 struct items {
     uint64_t hashes[MAX_ITEMS];
     struct stg_position after[MAX_ITEMS];
@@ -77,7 +58,7 @@ static void read_items(struct stg_step_run *run, size_t most, struct items *ret)
     ret->rc = 0;
     while (ret->n < most &&
            (ret->rc = stg_dataset_next(run->dataset, &block, &err)) == 0) {
-        ret->hashes[ret->n] = hash_block(block);
+        ret->hashes[ret->n] = stg_fuzz_hash_block(block);
         ret->after[ret->n++] = block->position;
         stg_block_unref(block);
     }

@@ -18,13 +18,8 @@
 static const char *folder(void)
 {
     static char path[64];
-    if (path[0] == '\0') {
-        strcpy(path, "/dev/shm/stg-fuzz-XXXXXX");
-        if (mkdtemp(path) == NULL) {
-            strcpy(path, "/tmp/stg-fuzz-XXXXXX");
-            FUZZ_CHECK(mkdtemp(path) != NULL);
-        }
-    }
+    if (path[0] == '\0')
+        stg_fuzz_folder(path, sizeof(path));
     return path;
 }
 

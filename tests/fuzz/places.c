@@ -92,20 +92,21 @@ static void end(void)
     stg_trail_set_spacing(STG_TRAIL_SPACING);
 }
 
-static uint64_t hash_block(const struct stg_block *block)
+uint64_t stg_fuzz_hash_block(const struct stg_block *block)
 {
     uint64_t hash = stg_fuzz_hash(1, &block->error.code, sizeof(block->error.code));
     for (uint32_t c = 0; block->error.code == 0 && c < block->n_components; c++) {
         const struct stg_tensor *tensor = &block->tensors[c];
         int64_t n = stg_tensor_n(tensor);
+        hash = stg_fuzz_hash(hash, &n, sizeof(n));
+        if (tensor->dtype != STAGER_STRING)
+            hash = stg_fuzz_hash(hash, tensor->data,
+                                 (size_t)n * stg_dtype_bytes(tensor->dtype));
         for (int64_t i = 0; tensor->dtype == STAGER_STRING && i < n; i++) {
             uint64_t length;
             const char *text = stg_tensor_string(tensor, i, &length);
             hash = stg_fuzz_hash(hash, text, length);
         }
-        if (tensor->dtype != STAGER_STRING)
-            hash = stg_fuzz_hash(hash, tensor->data,
-                                 (size_t)n * stg_dtype_bytes(tensor->dtype));
     }
     return hash;
 }
@@ -121,7 +122,8 @@ static int read_on(struct pass *pass, size_t first, size_t most, bool is_exact)
         if (rc != 0)
             break;
         if (is_exact)
-            FUZZ_CHECK(i < pass->n_items && hash_block(block) == pass->hashes[i]);
+            FUZZ_CHECK(i < pass->n_items &&
+                       stg_fuzz_hash_block(block) == pass->hashes[i]);
         stg_block_unref(block);
     }
     FUZZ_CHECK(rc >= 0 || err.text[0] != '\0');
@@ -170,7 +172,7 @@ static void make_pass(struct pass *pass, size_t i)
     stg_step_run_open(&pass->run);
     while ((rc = stg_dataset_next(pass->run.dataset, &block, &err)) == 0) {
         FUZZ_CHECK(pass->n_items < MAX_ITEMS);
-        pass->hashes[pass->n_items] = hash_block(block);
+        pass->hashes[pass->n_items] = stg_fuzz_hash_block(block);
         pass->after[pass->n_items++] = block->position;
         stg_block_unref(block);
     }

@@ -9,6 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/dataset/block.h"
+
+/* Returns a hash of the error of a block, or of its tensors. */
+uint64_t stg_fuzz_hash_block(const struct stg_block *block);
+
 /* Changes a file that a pass has stored, and continues the pass in its middle. With the
  * sums as they were the same items follow. With sums that fit the changes the pass ends,
  * or fails with a text. */

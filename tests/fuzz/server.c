@@ -61,9 +61,7 @@ static void remove_dir(void)
 
 static void make_dir(void)
 {
-    snprintf(world.dir, sizeof(world.dir), "%s/stg-fuzz-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    FUZZ_CHECK(mkdtemp(world.dir) != NULL);
+    stg_fuzz_folder(world.dir, sizeof(world.dir));
     atexit(remove_dir);
     stg_test_keeps_descriptors();
 }

@@ -38,11 +38,7 @@ static const char *path_of(const char *name)
 {
     static char path[128];
     if (folder[0] == '\0') {
-        strcpy(folder, "/dev/shm/stg-fuzz-XXXXXX");
-        if (mkdtemp(folder) == NULL) {
-            strcpy(folder, "/tmp/stg-fuzz-XXXXXX");
-            FUZZ_CHECK(mkdtemp(folder) != NULL);
-        }
+        stg_fuzz_folder(folder, sizeof(folder));
         atexit(remove_folder);
         stg_log_set_level((enum stg_log_level)0);
     }

@@ -203,7 +203,7 @@ def check_serves(server, what):
         with contextlib.suppress(OSError, http.client.HTTPException):
             if server.get("/healthz")[0] == 200:
                 return
-        check(time.monotonic() < end, f"it serves nobody {what}")
+        check(time.monotonic() < end, f"it answers no request {what}")
 
 
 def check_bad_requests(server):

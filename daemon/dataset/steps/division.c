@@ -65,7 +65,8 @@ uint32_t stg_division_weight(const struct stg_pipeline_spec *spec,
                              const struct stg_deal *deal)
 {
     const struct stg_step *division = stg_division_find(spec);
-    if (deal->n_hosts == 0 || !applies(find_weights(spec), deal))
+    if (division == NULL || deal->n_hosts == 0 ||
+        !applies(stg_division_weights(division), deal))
         return 0;
     return stg_division_share(division, deal).n_own;
 }
